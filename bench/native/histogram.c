@@ -1,5 +1,5 @@
-/* How often each byte occurs in x. Arrays: x, bins (256). Each thread counts into four tables, so that equal
- * neighbours do not wait for each other. */
+/* Histogram of the bytes of x. Arrays: x, bins (256). Each thread counts into four tables, so that
+ * equal neighbours do not form a dependency chain. */
 #include "peer.h"
 
 void run(void *const *data, const size_t *count) {

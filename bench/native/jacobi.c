@@ -1,4 +1,4 @@
-/* A five-point step on a square grid whose border is kept. Arrays: width, a, b. */
+/* A five-point step on a square grid; the border is unchanged. Arrays: width, a, b. */
 #include "peer.h"
 
 void run(void *const *data, const size_t *count) {

@@ -1,5 +1,5 @@
-/* The machine's limit: f32 multiply-adds, in as many independent vectors as the units can take. Arrays: rounds,
- * operations (how many were done, a product and a sum counting as two), sink. */
+/* The machine's limit: f32 multiply-adds, in enough independent vectors to fill the units. Arrays:
+ * rounds, operations (the number performed; a multiply-add counts as two), sink. */
 #include "peer.h"
 #include <omp.h>
 

@@ -1,4 +1,4 @@
-/* The machine's limit: changing memory in place. Arrays: values. */
+/* The machine's limit: updating memory in place. Arrays: values. */
 #include "peer.h"
 
 void run(void *const *data, const size_t *count) {

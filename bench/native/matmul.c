@@ -1,5 +1,5 @@
-/* c = a b, square matrices of side n. Arrays: n, a, b, c. Rows of c are built up from rows of b, in tiles of b that
- * stay in the cache. */
+/* c = a b, square matrices of side n. Arrays: n, a, b, c. Accumulates rows of c from rows of b, in
+ * tiles of b that stay in the cache. */
 #include "peer.h"
 
 enum { K_TILE = 64, J_TILE = 256 };

@@ -1,4 +1,4 @@
-/* The finaliser of MurmurHash3. Arrays: x, y. */
+/* The MurmurHash3 finaliser. Arrays: x, y. */
 #include "peer.h"
 
 void run(void *const *data, const size_t *count) {

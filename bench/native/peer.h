@@ -1,7 +1,7 @@
-/* A native peer: what a careful engineer writes by hand in an hour, in plain C.
+/* A native peer: plain C that a careful engineer writes in an hour.
  *
- * Built as `cc -O3 -march=native -ffp-contract=off -fopenmp -shared -fPIC`: strict floats, as vyre's are. `run` gets the
- * workload's arrays in the order in which its row lists them, and how many elements each has. */
+ * Built as `cc -O3 -march=native -ffp-contract=off -fopenmp -shared -fPIC`: strict floats, like vyre's.
+ * `run` gets the workload's arrays in the order in which its row lists them, and their lengths. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* A radix sort, eight bits at a time, stable, with the threads counting and moving chunks of their own.
+/* A stable radix sort, eight bits at a time; each thread counts and moves its own chunk.
  * Arrays: keys, spare. */
 #include "peer.h"
 #include <omp.h>

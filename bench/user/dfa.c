@@ -8,7 +8,7 @@ void run(void *const *data, const size_t *count) {
     enum { AT_ONCE = 4 };
 #pragma omp parallel for schedule(static)
     for (size_t first = 0; first < lines; first += AT_ONCE) {
-        /* Four lines at a time; the last four may be done twice. */
+        /* Four lines at a time; the last four can overlap earlier ones. */
         const size_t at = first + AT_ONCE <= lines || lines < AT_ONCE ? first : lines - AT_ONCE;
         const uint8_t *t = text + at * line;
         unsigned a = 0, b = 0, c = 0, d = 0;

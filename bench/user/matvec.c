@@ -5,7 +5,7 @@ void run(void *const *data, const size_t *count) {
     const float *restrict a = data[0], *restrict x = data[1];
     float *restrict y = data[2];
     const size_t n = count[1], rows = count[2];
-    /* Eight rows at a time: the sum of each is a chain of additions, and these do not wait for each other. */
+    /* Eight rows at a time: each sum is a chain of additions, and the chains are independent. */
 #pragma omp parallel for schedule(static)
     for (size_t first = 0; first < rows; first += 8) {
         if (first + 8 <= rows) {

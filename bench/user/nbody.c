@@ -7,11 +7,11 @@ void run(void *const *data, const size_t *count) {
     const float *restrict x = data[1], *restrict y = data[2], *restrict z = data[3], *restrict mass = data[4];
     float *restrict ax = data[5], *restrict ay = data[6], *restrict az = data[7];
     const size_t n = count[1];
-    /* Eight bodies at a time, so that the sums of each stay in order and the compiler can still use vectors. */
+    /* Eight bodies at a time: each sum stays in order, and the compiler can still vectorise. */
     enum { LANES = 8 };
 #pragma omp parallel for schedule(static)
     for (size_t first = 0; first < n; first += LANES) {
-        /* The last ones start further down and are done twice where eight do not divide their number. */
+        /* The last group overlaps earlier bodies if eight does not divide their number. */
         const size_t at = first + LANES <= n ? first : n - LANES;
         float sx[LANES] = {0}, sy[LANES] = {0}, sz[LANES] = {0};
         for (size_t j = 0; j < n; j++) {

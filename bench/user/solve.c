@@ -6,7 +6,7 @@ void run(void *const *data, const size_t *count) {
     const float *restrict l = data[1];
     const float *restrict b = data[2];
     float *restrict all = data[3];
-    /* Columns of the matrix as rows: each known element is taken from all later ones at once. */
+    /* The transposed matrix: each solved element is eliminated from all later ones at once. */
     static float columns[256 * 256];
     if (n > 256) return;
     for (size_t i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
 // test interpret
 // test run
-// Every atomic, in storage and in the workgroup's memory, and a compare-exchange that gives a struct.
+// Every atomic, in storage and in workgroup memory, and a compare-exchange that returns a struct.
 struct State { sum: atomic<u32>, low: atomic<i32>, high: atomic<u32>, bits: array<atomic<u32>, 3> }
 @group(0) @binding(0) var<storage, read_write> state: State;
 @group(0) @binding(1) var<storage, read_write> y: array<u32>;

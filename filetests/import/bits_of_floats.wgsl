@@ -1,7 +1,7 @@
 // test cat
 // test interpret
 // test run
-// A buffer of floats whose bits the shader looks at is words, so that a NaN keeps its own.
+// A float buffer whose bits the shader inspects becomes words, so that NaNs keep their bits.
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> y: array<u32>;
 

@@ -1,6 +1,6 @@
 // test interpret
 // test run
-// A variable that an inner loop counts with goes on from where it was in the next round of the outer loop.
+// A variable that an inner loop counts with keeps its value into the next round of the outer loop.
 @group(0) @binding(0) var<storage, read_write> y: array<u32>;
 
 @compute @workgroup_size(1)

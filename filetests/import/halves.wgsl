@@ -1,6 +1,6 @@
 // test interpret
 // test run
-// f16 is rounded after every operation; beside other kinds it is half a word.
+// f16 is rounded after every operation; next to other types it takes half a word.
 enable f16;
 struct Block { scale: f16, offset: f16, count: u32, values: array<f16, 4> }
 @group(0) @binding(0) var<storage, read_write> blocks: array<Block>;

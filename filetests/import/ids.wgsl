@@ -1,6 +1,6 @@
 // test interpret
 // test run
-// Every built-in input, in a struct and alone.
+// Every built-in input, in a struct and on its own.
 struct Inputs {
     @builtin(global_invocation_id) global: vec3<u32>,
     @builtin(local_invocation_id) local: vec3<u32>,

@@ -3,7 +3,7 @@
 // test run
 // set WIDTH=4
 // set 7=2.5
-// An override sizes the workgroup and its memory; one has a number instead of a name.
+// An override sizes the workgroup and its memory; one has an id instead of a name.
 override WIDTH: u32;
 override HALF: u32 = WIDTH / 2u;
 @id(7) override scale: f32 = 1.0;

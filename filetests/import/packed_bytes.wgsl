@@ -1,6 +1,6 @@
 // test interpret
 // test run
-// Four bytes in a word: apart, together, and dot products.
+// Four bytes in a word: separately, together, and in dot products.
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read_write> y: array<u32>;
 

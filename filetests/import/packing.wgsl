@@ -1,6 +1,6 @@
 // test interpret
 // test run
-// Numbers packed into words and back, and functions on bits.
+// Numbers packed into words and back, and bit functions.
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read_write> y: array<u32>;
 @group(0) @binding(2) var<storage, read_write> z: array<f32>;

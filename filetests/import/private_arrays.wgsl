@@ -1,6 +1,6 @@
 // test interpret
 // test run
-// Arrays of an invocation: of structs, of arrays, copied, cleared, and a large constant that is indexed.
+// Private arrays: of structs, of arrays, copied, cleared, and a large indexed constant.
 struct Pair { a: f32, b: i32 }
 const primes = array<u32, 20>(2u, 3u, 5u, 7u, 11u, 13u, 17u, 19u, 23u, 29u, 31u, 37u, 41u, 43u, 47u, 53u, 59u, 61u, 67u, 71u);
 var<private> history: array<u32, 4>;

@@ -1,5 +1,5 @@
 // test validate
-// Drivers run this and hang or worse; here the place in the shader is told.
+// Drivers hang or crash on this; here the position in the shader is reported.
 @group(0) @binding(0) var<storage, read_write> y: array<u32>;
 @compute @workgroup_size(4)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {

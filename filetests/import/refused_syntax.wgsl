@@ -1,5 +1,5 @@
 // test validate
-// What naga says, at its place.
+// naga's message, at its position.
 @compute @workgroup_size(1)
 fn main() { let x = unknown + 1; }
 

@@ -1,5 +1,5 @@
 // test validate
-// Textures have no place in a program.
+// Programs have no textures.
 @group(0) @binding(0) var picture: texture_2d<f32>;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 

@@ -1,7 +1,7 @@
 // test cat
 // test interpret
 // test run
-// Arithmetic on scalars, lets and vars, and the domain of the first buffer that is written.
+// Scalar arithmetic, lets and vars, and a domain taken from the first written buffer.
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 

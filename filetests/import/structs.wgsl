@@ -1,7 +1,7 @@
 // test cat
 // test interpret
 // test run
-// A struct of several kinds is words; its tail is an array that the buffer's size decides.
+// A struct of mixed types becomes words; its tail is an array sized by the buffer.
 struct Item { weight: f32, id: u32, place: vec2<i32> }
 struct Items { count: u32, scale: f32, items: array<Item> }
 @group(0) @binding(0) var<storage, read_write> data: Items;

@@ -1,6 +1,6 @@
 // test interpret
 // test run
-// Exchange within a subgroup, with `enable subgroups;`, which naga does not know.
+// Exchanges within a subgroup, with `enable subgroups;`, which naga does not support.
 enable subgroups;
 @group(0) @binding(0) var<storage, read_write> y: array<u32>;
 

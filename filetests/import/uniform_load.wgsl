@@ -1,6 +1,6 @@
 // test interpret
 // test run
-// `workgroupUniformLoad` gives a value that barriers may depend on.
+// `workgroupUniformLoad` yields a value that barriers can depend on.
 @group(0) @binding(0) var<storage, read_write> y: array<u32>;
 var<workgroup> rounds: u32;
 var<workgroup> total: array<u32, 4>;

@@ -1,7 +1,7 @@
 // test cat
 // test interpret
 // test run
-// Vectors, swizzles, splats, and a component whose number is computed.
+// Vectors, swizzles, splats, and a component with a computed index.
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> y: array<vec4<f32>>;
 

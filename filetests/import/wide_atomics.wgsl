@@ -1,6 +1,6 @@
 // test interpret
 // test run cpu-ref cpu opencl
-// 64-bit integers of both signs in one struct are words of 64 bits, on which atomics work.
+// Signed and unsigned 64-bit integers in one struct become 64-bit words, which support atomics.
 struct Counters { total: atomic<u64>, least: atomic<i64>, last: i64 }
 @group(0) @binding(0) var<storage, read_write> c: Counters;
 

@@ -1,6 +1,6 @@
 // test interpret
 // test run cpu-ref cpu opencl
-// 64-bit integers beside others in one struct.
+// 64-bit integers next to other types in one struct.
 struct Mixed { small: u32, big: u64, signed_big: i64 }
 @group(0) @binding(0) var<storage, read_write> m: Mixed;
 

@@ -1,7 +1,7 @@
 // test cat
 // test interpret
 // test run
-// A sum in the workgroup's memory, with an array of structs there.
+// A sum in workgroup memory, with an array of structs there.
 struct Cell { value: f32, seen: u32 }
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;

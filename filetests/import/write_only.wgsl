@@ -1,6 +1,6 @@
 // test interpret
 // test run
-// Storage that is only written, which naga does not know.
+// Write-only storage, which naga does not support.
 @group(0) @binding(0) var<storage, write> y: array<u32>;
 
 @compute @workgroup_size(1)

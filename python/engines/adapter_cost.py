@@ -1,4 +1,4 @@
-"""What the adapter adds to a call of the kernel itself, by batch size, without any engine."""
+"""Cost that the adapter adds to a call of the bare kernel, by batch size, without any engine."""
 
 import statistics
 import sys

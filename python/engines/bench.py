@@ -1,9 +1,9 @@
-"""What vyre costs inside engines: per batch against an identity function and beside a copy by NumPy, and rows per second beside Numba's `vectorize`.
+"""Cost of vyre inside engines: per batch against an identity function and a NumPy copy, and rows per second against Numba's `vectorize`.
 
     python bench.py                 # every engine that is installed
-    python bench.py duckdb polars   # these
+        python bench.py duckdb polars   # only these
 
-Black and Scholes on f32; rounds in turn, medians. Results are checked against those of one process, to the bit for vyre.
+Black-Scholes on f32; alternating rounds, medians. Results are compared with those of one process, bit for bit for vyre.
 """
 
 import os
@@ -28,7 +28,7 @@ COPY = "kernel copy(x: read f32[], y: output f32[] len_of x) over x { y[invocati
 
 
 def numba_price():
-    """The same formula as a ufunc of Numba."""
+    """The same formula as a Numba ufunc."""
     import numba
 
     strike, rate, volatility, years = (np.float32(MARKET[name]) for name in ("strike", "rate", "volatility", "years"))
@@ -47,7 +47,7 @@ def numba_price():
 
 
 class OnArrow:
-    """A ufunc of NumPy as a function of Arrow columns, as people write them."""
+    """A NumPy ufunc wrapped as a function of Arrow columns, in the usual way."""
 
     __name__ = "ufunc"
 
@@ -145,7 +145,7 @@ def dask(functions, x):
     distributed.wait(blocks)
 
     def run(name):
-        # Blocks are arrays of NumPy.
+        # Blocks are NumPy arrays.
         function = functions[name]
         found = blocks.map_blocks(function.function if isinstance(function, OnArrow) else function, dtype=np.float32, meta=np.empty(0, np.float32))
         return pa.chunked_array([pa.array(client.compute(found).result())])
@@ -168,7 +168,7 @@ def medians(run, names, rounds):
 def main(wanted):
     x = spots(ROWS)[8:]
     expected = price()(x)
-    # NumPy's copy is what a function that gives new memory costs at least.
+    # NumPy's copy is the minimum cost of a function that returns new memory.
     functions = {
         "vyre": price(),
         "copy": vyre.arrow(vyre.kernel(COPY)),
@@ -179,7 +179,7 @@ def main(wanted):
         functions["numba"] = OnArrow(numba_price())
     except ImportError:
         print("numba is not installed")
-    # Up to the measured one: calls are routed, verified and compiled well before they are timed.
+    # Sizes up to the measured one: calls are routed, verified and compiled well before they are timed.
     for size in (2048, 8192, 100_000):
         for _ in range(40):
             for name in ("vyre", "copy"):

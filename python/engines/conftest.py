@@ -1,4 +1,4 @@
-"""What the tests of engines share: kernels, columns, and how columns are compared."""
+"""Shared by the engine tests: kernels, columns, and comparison of columns."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ import vyre
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MARKET = dict(strike=100.0, rate=0.05, volatility=0.2, years=1.0)
-#: Black and Scholes, the price of a call for each spot price.
+#: Black-Scholes: the price of a call option for each spot price.
 PRICE = (EXAMPLES / "black_scholes.vyre").read_text()
-#: Two columns, a table, a branch, and a loop that values decide on.
+#: Two columns, a table, a branch, and a loop that depends on values.
 MIX = """
 kernel mix(scale: f64 uniform, table: read f64[4], a: read f64[], b: read i32[], z: output f64[] len_of a) over a {
   let i = invocation.x
@@ -34,7 +34,7 @@ def mix():
 
 
 def spots(rows, seed=1):
-    """Spot prices of all sizes, with some that no market has."""
+    """Spot prices of all magnitudes, including some that no market has."""
     random = np.random.default_rng(seed)
     x = np.exp(random.normal(4.6, 0.5, rows)).astype(np.float32)
     odd = np.array([0.0, -1.0, np.inf, np.nan, 1e-40, 3e38], np.float32)
@@ -48,7 +48,7 @@ def mixed(rows, seed=2):
 
 
 def bits(array):
-    """The bits of floats, to be compared."""
+    """The bits of floats, for comparison."""
     array = np.ascontiguousarray(array)
     return array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "f" else array
 
@@ -58,7 +58,7 @@ def assert_same(found, expected):
 
 
 def assert_same_column(found, expected, valid=None):
-    """That an Arrow column has these values, and nulls where `valid` is false."""
+    """Checks that an Arrow column has these values, and nulls where `valid` is false."""
     if valid is None:
         valid = np.ones(len(expected), bool)
     assert len(found) == len(expected)

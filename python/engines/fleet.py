@@ -1,4 +1,4 @@
-"""What workers of the tests run: functions that can be pickled by name, and a worker that kills itself once."""
+"""Code that the tests' workers run: functions that pickle by name, and a worker that kills itself once."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from conftest import price
 
 
 def die_once(folder, after):
-    """Ends this process with SIGKILL on its call number `after`, if nobody did before: in the middle, whatever the timing."""
+    """Kills this process with SIGKILL on its call number `after`, once per folder: always mid-run, whatever the timing."""
     mine = Path(folder) / f"calls-{os.getpid()}"
     with mine.open("a") as calls:
         calls.write(".")

@@ -1,4 +1,4 @@
-"""Arrow arrays in, Arrow arrays out: offsets, nulls, chunks, booleans, lengths, and what is refused."""
+"""Arrow arrays in, Arrow arrays out: offsets, nulls, chunks, booleans, lengths, and refusals."""
 
 import pickle
 
@@ -32,7 +32,7 @@ def test_cuts_offsets_nulls_and_chunks_change_nothing(seed):
     expected = mix()(a, b)
     valid = [random.random(rows) > share for share in random.choice([0.0, 0.0, 0.3, 1.0], 2)]
     whole = [with_nulls(a, valid[0]), with_nulls(b, valid[1])]
-    # Under its nulls a column may hold anything.
+    # A column can hold any value under its nulls.
     assert_same_column(mix()(*whole), expected, valid[0] & valid[1])
     before = int(random.integers(0, 20))
     padded = [pa.concat_arrays([pa.nulls(before, x.type), x, x]).slice(before, rows) for x in whole]
@@ -50,7 +50,7 @@ def test_cuts_offsets_nulls_and_chunks_change_nothing(seed):
 
 
 def test_values_are_bound_where_they_are():
-    # A kernel that reads and writes copies; one that reads does not, and nothing is ever written to.
+    # A kernel that reads and writes gets a copy; one that only reads does not, and no input is ever written.
     twice = vyre.arrow(vyre.kernel("kernel twice(x: read_write f32[]) { x[invocation.x] *= 2.0 }"))
     x = pa.array([1.0, 2.5, None], pa.float32())
     assert twice(x).to_pylist() == [2.0, 5.0, None]
@@ -89,7 +89,7 @@ def test_every_type(element):
 
 def test_what_is_not_elementwise_is_refused_with_the_reason():
     shift = vyre.kernel("kernel shift(x: read f32[], y: output f32[]) {\n  y[invocation.x] = x[invocation.x + 1]\n}")
-    with pytest.raises(vyre.ProgramError, match="is not elementwise: it reads `x` at another position than its own"):
+    with pytest.raises(vyre.ProgramError, match="is not elementwise: it reads `x` at a position other than its own"):
         vyre.arrow(shift)
     with pytest.raises(vyre.ProgramError, match="A001"):
         vyre.arrow(vyre.kernel("kernel c(x: read u32[], h: output u32[16]) over x { let old = atomic_add(h, x[invocation.x], 1) }"))
@@ -136,7 +136,7 @@ def test_what_does_not_fit_is_refused():
 
 
 def test_a_loop_does_not_run_on_what_is_under_a_null():
-    # Endless for a negative number, which stands under the null alone.
+    # Endless for a negative number, which occurs only under the null.
     text = "kernel halve(x: read i32[], y: output i32[]) {\n  let i = invocation.x\n  let n = x[i]\n  let k = 0i32\n  while n != 0i32 { n = select(n < 0i32, n, n / 2i32); k = k + 1i32 }\n  y[i] = k\n}"
     halve = vyre.arrow(vyre.kernel(text))
     values = np.array([5, -1, 8, -7], np.int32)
@@ -161,7 +161,7 @@ def test_functions_of_columns_and_tables_pickle():
     assert_same(again(x), price()(x))
     on_table = pickle.loads(pickle.dumps(price().on_table("x", out="y")))
     assert_same_column(on_table(pa.table({"x": x})).column("y").combine_chunks(), price()(x))
-    # A text that means something else than where it was pickled is refused.
+    # A text that now means something else than when it was pickled is refused.
     other = pickle.dumps(vyre.kernel("kernel k(x: read_write f32[]) { x[invocation.x] += 1.0 }"))
     with pytest.raises(vyre.ProgramError, match="make it anew"):
         pickle.loads(other.replace(b"+= 1.0", b"+= 2.0"))

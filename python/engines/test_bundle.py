@@ -1,4 +1,4 @@
-"""What workers take along: a bundle that frozen workers run on, and workers that are not like the one that made it."""
+"""Bundles for workers: frozen workers that run on one, and workers that differ from the machine that made it."""
 
 import os
 import subprocess
@@ -62,9 +62,9 @@ def test_a_worker_with_another_processor_says_so(bundle, tmp_path):
     assert device in text
     other.write_text(text.replace(device, "Another Processor"))
     done = worker(tmp_path, VYRE_BUNDLE=str(other))
-    # What was changed by hand is not what was written: it is refused, or certified anew.
+    # The edited bundle is refused, or the worker certifies itself.
     if done.returncode == 0:
-        assert f'certified here; "the lab" has it for device Another Processor, not {device}' in done.stdout
+        assert f'certified here; "the lab" certifies it for device Another Processor, not {device}' in done.stdout
     else:
         assert "bundle" in done.stderr
 

@@ -22,7 +22,7 @@ def client():
     here = str(Path(__file__).parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([here, *os.sys.path])
     os.environ["VYRE_THREADS"] = "1"
-    # Of processes that are there already a fork would have half the threads and all the locks.
+    # Forking a process that already has threads would copy its locks but not the threads.
     dask.config.set({"distributed.worker.multiprocessing-method": "spawn"})
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None, memory_limit=0

@@ -1,4 +1,4 @@
-"""Partials: the same bits for any cut, order and number of workers, and exact against rational numbers."""
+"""Partials: the same bits for any cut, order and number of workers, and exact compared with rationals."""
 
 import pickle
 from fractions import Fraction
@@ -19,11 +19,11 @@ def numbers(seed, rows, dtype):
 
 
 def rounded(exact, dtype):
-    """A rational number as the nearest float: dividing integers rounds once, to nearest, ties to even."""
+    """The float nearest to a rational number: dividing integers rounds once, to nearest, ties to even."""
     if dtype == np.float64:
         return np.float64(exact.numerator / exact.denominator)
     near = np.float32(exact.numerator / exact.denominator)
-    # Rounded twice, so one of the neighbours may be nearer.
+    # Rounded twice, so a neighbour can be nearer.
     candidates = [np.nextafter(near, np.float32(-np.inf)), near, np.nextafter(near, np.float32(np.inf))]
     finite = [x for x in candidates if np.isfinite(x)]
     return min(finite, key=lambda x: (abs(Fraction(float(x)) - exact), int(np.float32(x).view(np.uint32)) & 1))

@@ -1,4 +1,4 @@
-"""PySpark, where it and Java are there: `mapInArrow` with two workers."""
+"""PySpark, if it and Java are installed: `mapInArrow` with two workers."""
 
 import os
 import shutil

@@ -14,7 +14,7 @@ ROWS = 120_001
 
 
 def table():
-    """Columns with nulls, cut into chunks that do not begin where their memory does; and the right results."""
+    """Columns with nulls, in chunks that start inside their memory; and the expected results."""
     random = np.random.default_rng(7)
     x, (a, b) = spots(ROWS), mixed(ROWS)
     valid = [random.random(ROWS) > 0.1 for _ in range(3)]
@@ -32,7 +32,7 @@ def table():
 
 
 def check(found):
-    """A table with the key and both results, in any order."""
+    """Checks a table with the key and both results, in any order."""
     _, prices, mixes = table()
     found = found.sort_by("k")
     np.testing.assert_array_equal(found["k"].to_numpy(), np.arange(ROWS))
@@ -67,7 +67,7 @@ def test_datafusion(threads):
     check(ctx.sql("SELECT k, price(x) AS p, mix(a, b) AS m FROM t WHERE k >= 0").to_arrow_table())
 
 
-#: Polars has as many threads as it is told of when it is imported.
+#: Polars reads its number of threads when it is imported.
 POLARS = """
 import polars as pl
 from conftest import mix, price

@@ -1,7 +1,7 @@
-"""Random typed functions, as Python text that means one thing to the translator and, with NumPy's numbers, to Python.
+"""Random typed functions, as Python text with the same meaning for the translator and, on NumPy scalars, for Python.
 
-Each has a loop, a branch and values of several types. Whatever NumPy does not do exactly, or does otherwise on purpose (division by
-zero, shifts by too much, transcendental functions), is left out; conversions and `min` and `max` have the language's meaning on
+Each has a loop, a branch and values of several types. Operations that NumPy does not perform exactly, or defines differently (division
+by zero, oversized shifts, transcendental functions), are left out; conversions and `min` and `max` follow the language's definition
 both sides.
 """
 
@@ -40,7 +40,7 @@ class Maker:
         return str(self.random.randint(low, 9))
 
     def of(self, ty, depth):
-        """An expression of a type that is more than a number."""
+        """A non-trivial expression of this type."""
         known = [name for name, own in self.variables.items() if own == ty]
         if depth <= 0 or self.random.random() < 0.2:
             if known and self.random.random() < 0.8:
@@ -146,7 +146,7 @@ class Maker:
 
 
 def convert(ty):
-    """The language's conversion, on NumPy's numbers."""
+    """The language's conversion, on NumPy scalars."""
     made = NUMPY[ty]
 
     def cast(value):
@@ -168,7 +168,7 @@ def convert(ty):
 
 
 def extreme(least):
-    """The language's `min` or `max`: a NaN is passed over, and -0.0 is below 0.0."""
+    """The language's `min` or `max`: NaNs are ignored, and -0.0 is less than 0.0."""
 
     def choose(a, b):
         if a != a:
@@ -187,13 +187,13 @@ def root(value):
 
 
 def host():
-    """What a function's names mean to Python."""
+    """The names that a function sees when Python runs it."""
     names = {ty: convert(ty) for ty in TYPES}
     return {**names, "min": extreme(True), "max": extreme(False), "sqrt": root, "floor": np.floor, "abs": abs}
 
 
 def values(ty, count, random):
-    """Arguments: small numbers, large ones and limits."""
+    """Arguments: small numbers, large ones and the limits of the type."""
     made = NUMPY[ty]
     if ty[0] == "f":
         some = random.standard_normal(count) * 10.0 ** random.integers(-3, 6, count)

@@ -1,4 +1,4 @@
-"""Calls: what they take, what they refuse, and what they give."""
+"""Calls: what they accept, refuse and return."""
 
 import array
 
@@ -248,7 +248,7 @@ def test_resident_arrays_stay():
     out = floats(0, 0)
     assert y.read(out=out) is out and out.tolist() == [7, 8]
     assert vyre.resident(np.ones((2, 3), np.float32)).shape == (2, 3)
-    with pytest.raises(vyre.ArgumentError, match="of 2 elements, and an array of 1"):
+    with pytest.raises(vyre.ArgumentError, match="has 2 elements, and the array 1"):
         y.write(floats(1))
     with pytest.raises(vyre.ArgumentError, match="has elements of f32, not i32"):
         double(vyre.resident(np.ones(2, np.int32)))

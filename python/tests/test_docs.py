@@ -1,4 +1,4 @@
-"""The examples of docs/python.md and of the README run as they stand."""
+"""The examples in docs/python.md and the README run as shown."""
 
 import linecache
 import os

@@ -1,4 +1,4 @@
-"""Ready ops, against NumPy."""
+"""Ready-made ops, compared with NumPy."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Kernels in threads and processes, in scripts without files, at the prompt, and the command line."""
+"""Kernels in threads and processes, in scripts without files, at the prompt, and through the command line."""
 
 import multiprocessing
 import os
@@ -46,7 +46,7 @@ def test_kernels_pickle_as_text():
 
 
 def work(kernel, seed):
-    """What a worker does; gives whether it was right."""
+    """Runs in a worker; returns whether the result was correct."""
     random = np.random.default_rng(seed)
     for _ in range(20):
         x = random.integers(0, 1000, random.integers(1, 5000)).astype(np.float32)
@@ -132,7 +132,7 @@ def test_a_script_on_standard_input(tmp_path):
 
 
 def test_a_script_from_a_pipe_says_that_its_text_is_gone():
-    """Python keeps no text of what it reads from a pipe; kernels of text work there."""
+    """Python keeps no source of code read from a pipe; kernels from text work there."""
     done = subprocess.run([sys.executable, "-"], input=SCRIPT, capture_output=True, text=True, timeout=100)
     assert done.returncode == 1 and "the text of `add_one` in <stdin> is not there to be read" in done.stderr
 
@@ -168,7 +168,7 @@ def test_the_prompt():
 
 
 def test_a_notebook():
-    """Notebooks put each cell's text where `linecache` finds it."""
+    """Notebooks register each cell's source with `linecache`."""
     import linecache
 
     name = "<cell 7>"
@@ -194,7 +194,7 @@ def test_the_benchmark():
 
 
 def test_the_command_meets_drivers():
-    """The helper that meets unknown drivers answers from Python as from the program `vyre`."""
+    """The helper process that opens unknown drivers works from Python as from the `vyre` program."""
     assert '"cpu"' in run("-m", "vyre", "conformance-helper", "cpu", stdin=subprocess.DEVNULL).stdout
 
 

@@ -1,4 +1,4 @@
-"""Random functions give NumPy's bits, and the interpreter's."""
+"""Random functions give the same bits as NumPy and the interpreter."""
 
 import linecache
 import os
@@ -12,13 +12,13 @@ import vyre
 
 CASES = int(os.environ.get("VYRE_CASES", "500"))
 SEED = int(os.environ.get("VYRE_SEED", "1"))
-#: Functions are made in so many tests, so that one that fails names its place.
+#: Functions are spread over this many tests, so that a failure is easy to locate.
 PARTS = 10
 ELEMENTS = 12
 
 
 def bits(array):
-    """The array's bits, those of every NaN alike."""
+    """The array's bits, with all NaNs alike."""
     array = np.where(np.isnan(array), np.nan, array).astype(array.dtype) if array.dtype.kind == "f" else array
     return array.view(f"u{array.itemsize}").tolist()
 

@@ -1,4 +1,4 @@
-"""Kernels of Python functions: what each part of the language becomes."""
+"""Kernels from Python functions: the translation of each part of the language."""
 
 import math
 
@@ -213,7 +213,7 @@ def test_numbers_of_the_program_around_are_frozen():
 
 
 def test_numbers_are_rounded_as_numpy_rounds_them():
-    # Nearest to the digits is another float than nearest to the double.
+    # The float nearest to the digits is not the float nearest to the double.
     awkward = 1.0 + 2.0**-24 + 2.0**-60
     assert awkward == 1.0 + 2.0**-24
 

@@ -1,4 +1,4 @@
-"""Type checkers accept the package and kernels; `cargo xtask python --types` installs them."""
+"""Type checkers accept the package and its kernels; `cargo xtask python --types` installs them."""
 
 import importlib.util
 import os

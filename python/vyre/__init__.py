@@ -1,4 +1,4 @@
-"""Compute kernels written once, checked, and run on the backend measured fastest, on arrays where they are.
+"""Compute kernels written once, validated, and run in place on arrays by the backend measured fastest.
 
     import numpy as np, vyre
     from vyre import In, Out, f32, i32, invocation
@@ -13,8 +13,8 @@
 
     y = blur(np.ones(1000, np.float32))
 
-`vyre.kernel(TEXT)` makes a kernel of text, `@vyre.elementwise` of a function of numbers; `vyre.sort`, `vyre.scan`, `vyre.sum`
-and their kin are ready. docs/python.md in the repository has all of it.
+`vyre.kernel(TEXT)` makes a kernel from text, `@vyre.elementwise` from a function of numbers; `vyre.sort`, `vyre.scan`,
+`vyre.sum` and others are ready-made. See docs/python.md in the repository.
 """
 
 import atexit as _atexit
@@ -71,7 +71,7 @@ if _TYPE_CHECKING:
     from .partials import exact_sum as exact_sum
     from .partials import partial as partial
 
-#: What needs NumPy is imported when it is first asked for.
+#: Names that need NumPy are imported on first use.
 _LATER = {
     "Columns": "columns",
     "OnTable": "columns",
@@ -95,17 +95,17 @@ def __getattr__(name: str) -> _Any:
 
 
 def resident(array: _Any) -> Resident:
-    """A copy of an array that stays on the device which first runs a call on it."""
+    """Copies an array to memory that stays on the device which first runs a call on it."""
     return Resident(array)
 
 
-# Drivers that are new to the machine are met by this command, in a process of its own.
+# This command opens drivers that are new to the machine, in a separate process.
 if _sys.executable:
     _vyre.set_command([_sys.executable, "-m", "vyre"])
-# What was learnt is kept for the next process.
+# Measurements are saved for the next process.
 _atexit.register(_vyre.close)
 
-# `from vyre import *` leaves `min`, `max` and `sum` to Python: in a kernel they are those of numbers anyway.
+# `from vyre import *` does not shadow Python's `min`, `max` and `sum`; in a kernel those work on numbers anyway.
 __all__ = [
     "ArgumentError",
     "AssertFailed",

@@ -1,7 +1,7 @@
 """The names of kernels as type checkers see them.
 
-A checker reads a kernel's body as ordinary Python, in which an `f32` is a kind of `float` and an `i32` a kind of `int`. `Out` is
-`Annotated` (names.py), the one form in which `Out[f32, "x"]` may hold a string; so an `f32` has elements as well, for `y[i] = ...`.
+A checker reads a kernel's body as ordinary Python, in which `f32` is a subclass of `float` and `i32` of `int`. `Out` is
+`Annotated` (names.py), the only form in which `Out[f32, "x"]` can hold a string; so an `f32` also has elements, for `y[i] = ...`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from typing import Any, Mapping, Optional, Sequence
 __version__: str
 
 class Kernel:
-    """A checked program, loaded into the process's runtime when it is first called."""
+    """A validated program, loaded into the process's runtime at its first call."""
 
     def __new__(
         cls,
@@ -36,7 +36,7 @@ class Kernel:
     def parameters(self) -> list[tuple[str, str, str, bool]]: ...
 
 class Report:
-    """What a call came to: which backend ran it, why that one, and how long it took."""
+    """Result of a call: the backend that ran it, why it was chosen, and how long it took."""
 
     @property
     def backend(self) -> str: ...

@@ -1,10 +1,10 @@
-"""vyre beside NumPy, Numba, numexpr and JAX, where they are installed: `python -m vyre.bench`.
+"""vyre compared with NumPy, Numba, numexpr and JAX, if they are installed: `python -m vyre.bench`.
 
-Everybody runs the same work on the same arrays, in rounds, in random order; results are checked first. Times are medians of the
-rounds, with the fastest in brackets. `--first` measures the first call of fresh processes as well, imports aside.
+All peers run the same work on the same arrays, in rounds, in random order; results are checked first. Times are medians of the
+rounds, with the fastest in brackets. `--first` also measures the first call in fresh processes, without imports.
 """
 
-# The peers are not there to be checked.
+# The peers are not type-checked.
 # mypy: ignore-errors
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Work = Callable[[], Any]
 
 
 def module(name: str) -> Any:
-    """A module, if it is installed."""
+    """The module, or None if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -36,7 +36,7 @@ def module(name: str) -> Any:
 
 
 class Row:
-    """A workload: what each peer runs, and how far results may be apart. NumPy's, the first, is what others are compared with."""
+    """A workload: what each peer runs, and the allowed difference of results. The first peer, NumPy, is the baseline."""
 
     def __init__(self, name: str, peers: dict[str, Work], within: float) -> None:
         self.name, self.peers, self.within = name, peers, within
@@ -101,7 +101,7 @@ def mandelbrot(width: u32, counts: Out[i32, "width", "width"]) -> None:
     counts[invocation.y, invocation.x] = n
 
 
-# The same for the others.
+# The same for the peers.
 
 
 def _normal(x: Any, erf: Any) -> Any:
@@ -109,7 +109,7 @@ def _normal(x: Any, erf: Any) -> Any:
 
 
 def numpy_erf(x: Any) -> Any:
-    """Abramowitz and Stegun 7.1.26, in the array's own precision; NumPy has no `erf`. Good to 1.5e-7."""
+    """Abramowitz and Stegun 7.1.26, in the array's precision; NumPy has no `erf`. Accurate to 1.5e-7."""
     one = x.dtype.type
     t = one(1) / (one(1) + one(0.3275911) * np.abs(x))
     poly = ((((one(1.061405429) * t - one(1.453152027)) * t + one(1.421413741)) * t - one(0.284496736)) * t + one(0.254829592)) * t
@@ -215,7 +215,7 @@ def sort(keys):
 
 
 def numba_peers() -> Any:
-    """Numba's functions, if it is installed."""
+    """Numba's functions, or None if it is not installed."""
     if module("numba") is None:
         return None
     made: dict[str, Any] = {}
@@ -224,7 +224,7 @@ def numba_peers() -> Any:
 
 
 def rows(names: list[str], quick: bool) -> list[Row]:
-    """The workloads, made one after the other."""
+    """The workloads, built one at a time."""
     seeded = np.random.default_rng(1)
     numba, numexpr, jax = numba_peers(), module("numexpr"), module("jax")
     if jax is not None:
@@ -339,13 +339,13 @@ def rows(names: list[str], quick: bool) -> list[Row]:
 
 
 def apart(a: Any, b: Any) -> float:
-    """How far two results are apart."""
+    """The largest difference between two results."""
     pairs = zip(a, b) if isinstance(a, tuple) else [(a, b)]
     return max(float(np.max(np.abs(np.asarray(x, np.float64) - np.asarray(y, np.float64)))) for x, y in pairs)
 
 
 def timed(work: Work, least: float = 5e-4) -> float:
-    """Seconds that a call takes; short ones are called several times."""
+    """Seconds per call; short calls are repeated."""
     began = time.perf_counter()
     work()
     took = time.perf_counter() - began
@@ -359,18 +359,18 @@ def timed(work: Work, least: float = 5e-4) -> float:
 
 
 def measure(row: Row, rounds: int) -> dict[str, list[float]]:
-    """The times of each peer, in rounds."""
+    """Times of each peer, in rounds."""
     expected = None
     for peer, work in row.peers.items():
         result = work()
         if expected is None:
             expected = tuple(map(np.array, result)) if isinstance(result, tuple) else np.array(result)
         distance = apart(expected, result)
-        # A picture's border depends on the last bit.
+        # The edges of a picture depend on the last bit.
         share = np.mean(np.asarray(result) != np.asarray(expected)) if row.name.startswith("mandelbrot") else 0
         if distance > row.within and not 0 < share < 1e-3:
             raise SystemExit(f"{row.name}: {peer} is {distance} away from numpy")
-        # Code that is compiled when it is hot is compiled here.
+        # Hot code is recompiled here.
         until = time.perf_counter() + 0.3
         for _ in range(30):
             if time.perf_counter() < until:
@@ -414,7 +414,7 @@ FIRST_CALLS = {
 
 
 def first_calls(tries: int) -> dict[str, float]:
-    """How long the first call takes in a fresh process, behind the imports, in seconds."""
+    """Seconds that the first call takes in a fresh process, after the imports."""
     found = {}
     for peer, (imports, work) in FIRST_CALLS.items():
         if module(peer) is None:

@@ -1,8 +1,8 @@
 """Kernels over columns: Arrow arrays in, Arrow arrays out, wherever an engine cuts them.
 
-`arrow(kernel, g=2.2)` takes only kernels that are proved elementwise, so neither batch cuts nor what a column holds under its
-nulls can change a result. Values are bound where they are; booleans, which Arrow packs, are unpacked. NumPy arrays, pandas
-series and Polars series are taken too, and give their own kind back. docs/scale.md has recipes for engines.
+`arrow(kernel, g=2.2)` accepts only kernels that are proved elementwise, so neither batch boundaries nor the values under a
+column's nulls can change a result. Values are bound in place; booleans, which Arrow packs, are unpacked. NumPy arrays, pandas
+series and Polars series are accepted too, and results have the same kind. docs/scale.md has recipes for engines.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from . import _vyre
 from .errors import ArgumentError
 from .kernels import Kernel
 
-#: Elements of one dispatch at most: positions in a kernel are u32.
+#: Maximum number of elements per dispatch: indices in a kernel are u32.
 MOST = 1 << 31
 
-#: Element types of kernels: the types of NumPy and Arrow, by name. Arrow has no bf16; its bits are taken.
+#: Element types of kernels: NumPy and Arrow types by name. Arrow has no bf16, which is passed as bits.
 _TYPES = {
     "bool": ("bool", "bool_"),
     "u8": ("uint8", "uint8"),
@@ -56,13 +56,13 @@ class _Column(NamedTuple):
     """A column of a kernel."""
 
     name: str
-    #: Where it is among the kernel's parameters.
+    #: Index among the kernel's parameters.
     place: int
     access: str
     dtype: Any
-    #: The name of its type, for messages.
+    #: Name of its type, for messages.
     element: str
-    #: The type in Arrow, and the number by which pyarrow knows it.
+    #: The Arrow type, and pyarrow's id for it.
     arrow: Any
     arrow_id: int
 
@@ -72,16 +72,16 @@ class _Column(NamedTuple):
 
 
 def arrow(kernel: Any, **parameters: Any) -> Columns:
-    """An elementwise kernel as a function of columns, with values for the parameters that all elements share.
+    """Turns an elementwise kernel into a function of columns, with values for the parameters that all elements share.
 
-    `vyre.arrow(gain, g=2.2)(column)` gives a column. `kernel` is one of `vyre.kernel`, which is refused with the reason if it is
-    not elementwise, or a function of `vyre.elementwise`, whose other arguments are the columns.
+    `vyre.arrow(gain, g=2.2)(column)` returns a column. `kernel` comes from `vyre.kernel`, and is refused with the reason if it is
+    not elementwise, or is a function from `vyre.elementwise`, whose other arguments are the columns.
     """
     return Columns(*_of_function(kernel, parameters))
 
 
 def _of_function(function: Any, parameters: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The kernel of an elementwise function with these arguments as numbers, and the same by the kernel's own names."""
+    """The kernel of an elementwise function with these arguments as numbers, and the arguments by the kernel's names."""
     from .translate import Elementwise
 
     if not isinstance(function, Elementwise):
@@ -126,7 +126,7 @@ class Columns:
         if not self._inputs or not self._outputs:
             raise ArgumentError(f"`{self.__name__}` needs a column to read and one to write")
         self._knows_arrow = False
-        # Engines count the parameters of what they are given.
+        # Engines count the parameters of a function.
         takes = [inspect.Parameter(column.name, inspect.Parameter.POSITIONAL_ONLY) for column in self._inputs]
         self.__signature__ = inspect.Signature(takes)
 
@@ -140,22 +140,22 @@ class Columns:
 
     @property
     def inputs(self) -> list[str]:
-        """The columns that a call takes, in order."""
+        """Names of the columns that a call takes, in order."""
         return [column.name for column in self._inputs]
 
     @property
     def outputs(self) -> list[str]:
-        """The columns that a call gives, in order."""
+        """Names of the columns that a call returns, in order."""
         return [column.name for column in self._outputs]
 
     @property
     def output_types(self) -> list[Any]:
-        """The Arrow types of the columns that a call gives."""
+        """Arrow types of the columns that a call returns."""
         self._learn_arrow()
         return [column.arrow for column in self._outputs]
 
     def __call__(self, *columns: Any) -> Any:
-        """Runs the kernel on columns of one length and kind; gives a column of that kind, or a tuple of several."""
+        """Runs the kernel on columns of one length and kind; returns a column of that kind, or a tuple of several."""
         if len(columns) != len(self._inputs):
             raise ArgumentError(f"{self!r} takes {len(self._inputs)} columns, not {len(columns)}")
         first = columns[0]
@@ -174,15 +174,15 @@ class Columns:
     def on_table(self, *columns: str, out: Union[str, Sequence[str], None] = None) -> OnTable:
         """A function of tables (Arrow, pandas, Polars, or dicts of arrays) that adds its results as columns.
 
-        `columns` are the names in the table of what the kernel takes, in order; left out, they are as in the kernel. `out`
+        `columns` names the table's columns for the kernel's inputs, in order, and defaults to the kernel's own names. `out`
         names the results.
         """
         return OnTable(self, columns or tuple(self.inputs), self.outputs if out is None else out)
 
     def warm(self, *columns: Any, rounds: int = 24) -> None:
-        """Calls it on the first 1, 2, 4, ... elements of these columns, until all sizes up to theirs are verified and timed.
+        """Calls it on the first 1, 2, 4, ... elements of these columns, until every size up to theirs is verified and timed.
 
-        A bundle that is made afterwards has a row for each size, which workers with `VYRE_FROZEN=on` need.
+        A bundle made afterwards has a row for each size, which workers with `VYRE_FROZEN=on` need.
         """
         from . import settle
 
@@ -213,7 +213,7 @@ class Columns:
         rows = len(arrays[0])
         values, nullable = [], None
         for array, column in zip(arrays, self._inputs):
-            # `type` is what costs the most here, and what a wrong one would be read as is nothing to risk.
+            # `type` is the most expensive part here, but a wrong type would misread memory.
             if not isinstance(array, _pa.Array) or array.type.id != column.arrow_id:
                 array = self._fitting(array, column)
             if len(array) != rows:
@@ -250,7 +250,7 @@ class Columns:
         return given
 
     def _on_chunks(self, columns: Sequence[Any]) -> list[Any]:
-        """The results, cut where any of the columns is."""
+        """The results, cut wherever any of the columns is."""
         if all(isinstance(column, _pa.ChunkedArray) and column.num_chunks == 1 for column in columns):
             return [_pa.chunked_array([result]) for result in self._on_arrays([column.chunk(0) for column in columns])]
         for column in columns:
@@ -271,7 +271,7 @@ class Columns:
         ]
 
     def _fitting(self, array: Any, column: _Column) -> Any:
-        """The array, if it is one of nulls alone, as such of the column's type."""
+        """Converts an array of only nulls to the column's type; raises for any other mismatch."""
         if isinstance(array, _pa.Array) and _pa.types.is_null(array.type):
             return _pa.nulls(len(array), column.arrow)
         found = f"of {array.type}" if isinstance(array, _pa.Array) else type(array).__name__
@@ -280,7 +280,7 @@ class Columns:
             f"the column `{column.name}` of `{self.__name__}` is an Arrow array of {column.arrow}, not {found}{help}"
         )
 
-    # NumPy, and what has it inside
+    # NumPy, and types built on it
 
     def _on_numpy(self, arrays: Sequence[Any]) -> list[Any]:
         shape = np.shape(arrays[0])
@@ -293,7 +293,7 @@ class Columns:
                 )
             if array.shape != shape:
                 raise self._uneven(arrays)
-            # A block that an engine cut out of a larger one may have gaps.
+            # A block that an engine cut out of a larger one can be non-contiguous.
             values.append(np.ascontiguousarray(array).reshape(-1))
         results = [np.empty(values[0].size, column.dtype) for column in self._outputs]
         if values[0].size > 0:
@@ -301,7 +301,7 @@ class Columns:
         return [result.reshape(shape) for result in results]
 
     def _on_others(self, columns: Sequence[Any]) -> Any:
-        """The results for series of pandas or Polars, as such."""
+        """The results for pandas or Polars series, as series of the same kind."""
         first = columns[0]
         package = type(first).__module__.partition(".")[0]
         if package == "polars":
@@ -328,7 +328,7 @@ class Columns:
         return ArgumentError(f"the columns of `{self.__name__}` differ in length: {shown}")
 
     def _run(self, values: list[Any], results: list[Any], rows: int) -> None:
-        """Runs the kernel on memory; what it reads and writes is copied to where it is written first."""
+        """Runs the kernel on memory; read-write columns are first copied to the result."""
         if rows > MOST:
             for start in range(0, rows, MOST):
                 part = slice(start, start + MOST)
@@ -345,7 +345,7 @@ class Columns:
 
 
 class OnTable:
-    """A function of tables that adds columns: what engines that pass tables call. It pickles."""
+    """A function of tables that adds columns, for engines that pass tables. It pickles."""
 
     def __init__(self, function: Columns, columns: Sequence[str], out: Union[str, Sequence[str]]) -> None:
         self.function, self.columns = function, tuple(columns)
@@ -384,19 +384,19 @@ def _single(results: list[Any]) -> Any:
 
 
 def _one(column: Any) -> Any:
-    """A column of one chunk, or none, as an array."""
+    """A chunked column with at most one chunk, as an array."""
     return column.chunk(0) if column.num_chunks == 1 else _pa.concat_arrays(column.chunks)
 
 
 def _values_of(array: Any, rows: int, dtype: Any) -> Any:
-    """The values where they are; anything under a null."""
+    """The values in place, with arbitrary values under nulls."""
     if rows == 0:
         return np.empty(0, dtype)
     return np.frombuffer(array.buffers()[1], dtype, rows, array.offset * dtype.itemsize)
 
 
 def _bits_of(array: Any, rows: int) -> Any:
-    """The bits of a column of booleans, a byte each."""
+    """A boolean column, one byte per element."""
     if rows == 0:
         return np.empty(0, np.bool_)
     start = array.offset
@@ -405,7 +405,7 @@ def _bits_of(array: Any, rows: int) -> Any:
 
 
 def _validity(arrays: list[Any], rows: int) -> Any:
-    """A bitmap of the rows in which all of these have a value."""
+    """A bitmap of the rows in which all of these arrays have a value."""
     if len(arrays) == 1 and arrays[0].offset % 8 == 0:
         return arrays[0].buffers()[0].slice(arrays[0].offset // 8)
     valid = _pc.is_valid(arrays[0])
@@ -417,8 +417,8 @@ def _validity(arrays: list[Any], rows: int) -> Any:
 
 
 def _filled(values: list[Any], validity: Any, rows: int) -> Optional[list[Any]]:
-    """The values with those of a row that has them all where one is missing: a loop may not end on what is there instead. None
-    if no row has all."""
+    """The values, with rows that miss one replaced by a complete row: a loop might not end on the values under a null. None if no
+    row is complete."""
     valid = np.unpackbits(np.frombuffer(validity, np.uint8), count=rows, bitorder="little").view(np.bool_)
     row = int(valid.argmax())
     if not valid[row]:

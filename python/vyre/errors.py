@@ -1,4 +1,4 @@
-"""What goes wrong, told by who must act: the author of a kernel, whoever calls it, or whoever sees to the machine."""
+"""Errors by who has to act: the author of a kernel, its caller, or the administrator of the machine."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any, Optional
 
 
 class Error(Exception):
-    """Any error of vyre's own. `code` is stable; `vyre explain <code>` tells more. `help` says what to do, where that is known."""
+    """Base class of vyre's errors. `code` is stable; see `vyre explain <code>`. `help` says what to do, if that is known."""
 
     code: Optional[str] = None
     help: Optional[str] = None
 
 
 class ProgramError(Error):
-    """A kernel is not valid. `diagnostics` has every fault as a dict: code, severity, message, help, line, column."""
+    """A kernel is invalid. `diagnostics` has every fault as a dict: code, severity, message, help, line, column."""
 
     def __init__(self, message: str, diagnostics: Optional[list[dict[str, Any]]] = None) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class ProgramError(Error):
 
 
 class ArgumentError(Error, ValueError):
-    """What a call was given does not fit. Nothing has run."""
+    """The arguments of a call do not fit. Nothing has run."""
 
 
 class DeviceError(Error, RuntimeError):
@@ -42,7 +42,7 @@ class Trapped(Error, RuntimeError):
 
 
 class AssertFailed(Error, AssertionError):
-    """An `assert` of a kernel did not hold. The kernel went on, and memory has what it wrote."""
+    """An `assert` in a kernel failed. The kernel ran on, and memory contains what it wrote."""
 
 
 _OF_CALL: dict[str, type[Error]] = {
@@ -61,7 +61,7 @@ def of_call(
     at: Optional[tuple[int, int]],
     kernel: Any,
 ) -> Error:
-    """The exception for a call that failed; a place in a translated text is shown as the place in Python."""
+    """The exception for a failed call; a position in a translated text becomes the position in Python."""
     origin = getattr(kernel, "origin", None)
     if at is not None and origin is not None:
         line, column = at

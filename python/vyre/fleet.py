@@ -1,4 +1,4 @@
-"""What workers of a fleet take along: certificates, routes and tuned shapes, in one file."""
+"""Bundles for the workers of a fleet: certificates, routes and tuned shapes, in one file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .columns import Columns, OnTable
 
 
 def bundle(kernels: Iterable[Any], path: Any, origin: Optional[str] = None) -> None:
-    """Writes what was learnt of these kernels, or functions of columns, into a file for workers.
+    """Writes the measurements of these kernels, or functions of columns, to a file for workers.
 
-    A worker that is started with `VYRE_BUNDLE=path` takes certificates, routes and tuned shapes from it. `origin` says where it
-    comes from; without one it is the name of this machine.
+    A worker started with `VYRE_BUNDLE=path` loads certificates, routes and tuned shapes from it. `origin` labels the bundle and
+    defaults to the name of this machine.
     """
     found = []
     for kernel in kernels:
@@ -24,16 +24,16 @@ def bundle(kernels: Iterable[Any], path: Any, origin: Optional[str] = None) -> N
 
 
 class Certified(NamedTuple):
-    """A backend that is known to be right, and who found that out."""
+    """A certified backend, and where it was certified."""
 
     backend: str
     device: str
     driver: str
-    #: The bundle that the certificate came in, by its origin; None if it was made on this machine.
+    #: Origin of the bundle that the certificate came in; None if it was made on this machine.
     origin: Optional[str]
-    #: Why the certificate that a bundle has does not hold here.
+    #: Why the certificate in a bundle does not apply here.
     instead_of: Optional[str]
-    #: All of it as a line.
+    #: All of this as one line.
     text: str
 
     def __str__(self) -> str:
@@ -41,6 +41,6 @@ class Certified(NamedTuple):
 
 
 def certified() -> list[Certified]:
-    """The backends of this process, each with who certified it. A worker whose device or driver is not that of its bundle
-    certifies itself and says so here."""
+    """The backends of this process, each with the origin of its certificate. A worker whose device or driver differs from its
+    bundle's certifies itself, and that is recorded here."""
     return [Certified._make((*row, text)) for row, text in _vyre.certified()]

@@ -1,8 +1,8 @@
-"""What a function's variables are: where each is declared in the text, and that each has a value wherever it is read.
+"""Variables of a function: where each is declared in the text, and the check that each has a value wherever it is read.
 
-Python's variables belong to the whole function, the text's to a block. A variable is declared in the innermost block that holds
-everything about it. That is the same thing as long as no path reads it before it is given a value, which is refused: so a
-variable that is declared anew in every round of a loop never carries a value from the round before.
+Python's variables belong to the whole function, the text's to a block. A variable is declared in the innermost block that contains
+all of its uses. The two are equivalent as long as no path reads a variable before it is assigned, and such paths are refused: so
+a variable that is redeclared in every round of a loop never carries a value over from the previous round.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import ast
 from typing import Callable, Iterator, Optional, Union
 
-#: From the outermost block inwards: which block, and which of its statements.
+#: From the outermost block inwards: the block, and the index of the statement in it.
 Path = tuple[tuple[int, int], ...]
 Refuse = Callable[[ast.AST, str], None]
 
 
 class Place:
-    """Where a variable is declared: before a statement of a block, or by that statement, which gives it its first value."""
+    """Where a variable is declared: before a statement of a block, or by that statement, which assigns its first value."""
 
     def __init__(self, block: int, statement: int, direct: bool) -> None:
         self.block, self.statement, self.direct = block, statement, direct
@@ -38,7 +38,7 @@ def blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
 
 
 def heads(statement: ast.stmt) -> list[ast.AST]:
-    """What a statement has besides its blocks, in the order in which it is evaluated."""
+    """The parts of a statement outside its blocks, in evaluation order."""
     if isinstance(statement, (ast.If, ast.While)):
         return [statement.test]
     if isinstance(statement, ast.For):
@@ -71,7 +71,7 @@ class Flow:
         self.check(body, set(arguments))
 
     def only_counts(self, name: str, body: list[ast.stmt]) -> bool:
-        """Whether a variable is nothing but the counter of loops, so that each loop can have its own."""
+        """Whether a variable is only a loop counter, so that each loop can have its own."""
 
         def visit(statements: list[ast.stmt], inside: bool) -> bool:
             for statement in statements:
@@ -122,7 +122,7 @@ class Flow:
         return Place(block, number, direct)
 
     def check(self, body: list[ast.stmt], known: set[str]) -> Optional[set[str]]:
-        """The variables that have a value after these statements, if the end of them is reached."""
+        """The variables that have a value after these statements, or None if their end is not reached."""
         after: Optional[set[str]] = known
         for statement in body:
             if after is None:
@@ -152,11 +152,11 @@ class Flow:
             self.read(head, known)
         given = {name.id for head in heads(statement) for name in names(head, ast.Store)}
         if isinstance(statement, ast.AnnAssign) and statement.value is None:
-            # A declaration of an array.
+            # Declares an array.
             return known | given
         return known | given
 
-    #: For each loop around, what is known where it is left by `break`.
+    #: For each enclosing loop, the variables that have values at each `break`.
     breaks: list[list[set[str]]] = []
 
     def loop(self, statement: Union[ast.For, ast.While], known: set[str]) -> Optional[set[str]]:
@@ -189,7 +189,7 @@ class Flow:
 
 
 def gives(statement: ast.stmt, found: list[tuple[Path, ast.stmt]], number: int, block: int) -> bool:
-    """Whether a statement does nothing with a variable but give it a value."""
+    """Whether a statement only assigns the variable."""
     if isinstance(statement, ast.AnnAssign):
         return True
     return (

@@ -1,7 +1,7 @@
-"""Functions of the text that a translation adds: Python's `//`, `%` and `**` where the text has no op for them.
+"""Functions that a translation adds to the text: Python's `//`, `%` and `**` where the text has no op for them.
 
-`{t}` is the type. A divisor of zero gives what the language gives: `x // 0` is `x` and `x % 0` is 0 for integers; floats give
-what IEEE-754 has for `x / 0`, and NaN.
+`{t}` is the type. Division by zero follows the language: `x // 0` is `x` and `x % 0` is 0 for integers; for floats they are
+the IEEE-754 result of `x / 0`, and NaN.
 """
 
 _SIGNED = """fn floor_div_{t}(a: {t}, b: {t}) -> {t} {{
@@ -17,7 +17,7 @@ _SIGNED_MOD = """fn floor_mod_{t}(a: {t}, b: {t}) -> {t} {{
 }}
 """
 
-# Each round takes the largest d * 2^n from r that it holds, which is exact: r - t with r / 2 < t <= r.
+# Each round subtracts the largest d * 2^n that fits in r, which is exact: r - t with r / 2 < t <= r.
 _FMOD = """fn fmod_{t}(a: {t}, b: {t}) -> {t} {{
   if !is_finite(a) || is_nan(b) || b == 0.0{t} {{ return nan{s} }}
   let r = abs(a)
@@ -67,7 +67,7 @@ _POWER = """fn power_{t}(a: {t}, n: u32) -> {t} {{
 
 
 def texts(name: str, ty: str) -> dict[str, str]:
-    """The functions that `name` of a type needs, by their names."""
+    """The functions that `name` needs for a type, by name."""
     fill = {"t": ty, "s": "_f64" if ty == "f64" else ""}
     if name == "power":
         return {f"power_{ty}": _POWER.format(**fill)}

@@ -1,4 +1,4 @@
-"""Kernels: of text, and of Python functions."""
+"""Kernels from text and from Python functions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .errors import ArgumentError, ProgramError
 
 
 class Kernel(_vyre.Kernel):
-    """A checked kernel. Call it on numbers and arrays; it is compiled at its first call, in each process.
+    """A validated kernel. Call it on numbers and arrays; each process compiles it at its first call.
 
-    A call binds arrays where they are. Results (`output` parameters) that are not given, by position or as `out=`, are made; a
-    call gives its results.
+    A call binds arrays in place. Results (`output` parameters) that are not passed, by position or as `out=`, are allocated; a
+    call returns its results.
     """
 
-    #: Where the text comes from, if it was translated from Python.
+    #: Python origin of the text, if it was translated.
     origin: Any
     __name__: str
-    #: The constants that were set.
+    #: Constants that were set.
     constants: dict[str, str]
 
-    #: Parameters that are the length of an axis of another one's array: their names, the other's, and the axis.
+    #: Parameters that are the length of an axis of another parameter's array: their name, the other's, and the axis.
     axes: list[tuple[str, str, int]]
 
     def __new__(
@@ -42,7 +42,7 @@ class Kernel(_vyre.Kernel):
         pass
 
     def explain(self, elements: Any) -> Explanation:
-        """Why a call over so many elements, or over this array, goes where it goes."""
+        """Explains the routing of a call over this number of elements, or over this array."""
         count = elements if isinstance(elements, int) else getattr(elements, "size", None)
         return Explanation(*self.explained(len(elements) if count is None else int(count)))
 
@@ -65,7 +65,7 @@ class Kernel(_vyre.Kernel):
 
 
 class Explanation(str):
-    """Why calls go where they go. Reads as text; `data` has all of it as a dict."""
+    """Explains the routing of calls. It is a string; `data` has the same as a dict."""
 
     data: dict[str, Any]
 
@@ -81,7 +81,7 @@ class Explanation(str):
         return f"<pre>{html.escape(self)}</pre>"
 
 
-#: Kernels of text by text and constants: whoever makes one twice, or unpickles it, gets the same one.
+#: Kernels by text and constants: making or unpickling the same kernel again returns the existing one.
 _made: dict[Any, Kernel] = {}
 
 
@@ -134,10 +134,10 @@ def kernel(
     workgroup: Any = None,
     **constants: Any,
 ) -> Any:
-    """Makes a kernel of text, or of a Python function.
+    """Makes a kernel from text or from a Python function.
 
-    `vyre.kernel(TEXT, SIDE=32)` reads a text and sets its constants. `@vyre.kernel` translates a function with typed
-    parameters; `@vyre.kernel(over=..., workgroup=64)` also says what it runs over.
+    `vyre.kernel(TEXT, SIDE=32)` parses a text and sets its constants. `@vyre.kernel` translates a function with typed
+    parameters; `@vyre.kernel(over=..., workgroup=64)` also specifies its domain.
     """
     if isinstance(source, str):
         if over is not None or workgroup is not None:
@@ -153,14 +153,14 @@ def kernel(
 
 
 def elementwise(function: Callable[..., Any]) -> Any:
-    """Makes a kernel of a function of numbers that gives a number: it runs once per element of its arrays."""
+    """Makes a kernel from a function of numbers that returns a number: it runs once per element of its arrays."""
     from . import translate
 
     return translate.elementwise(function)
 
 
 def func(function: Callable[..., Any]) -> Any:
-    """Lets kernels call a function of numbers. Outside of kernels it stays an ordinary function."""
+    """Lets kernels call a function of numbers. Outside kernels it remains an ordinary function."""
     from . import translate
 
     return translate.func(function)

@@ -1,14 +1,14 @@
-"""The names that kernels are written with: types, kinds of parameters, where an invocation is, and what acts.
+"""Names for writing kernels: types, kinds of parameters, positions of an invocation, and statements with effects.
 
-They have a meaning inside a kernel, which the translator gives them; outside, a type makes one of NumPy's numbers, and the
-others only say where they belong.
+The translator gives them their meaning inside a kernel; outside, a type makes a NumPy scalar, and the others only report where
+they can be used.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn, Optional, Union
 
-#: Element types and NumPy's names for them.
+#: Element types and their NumPy names.
 NUMPY = {
     "bool": "bool",
     "u8": "uint8",
@@ -25,12 +25,12 @@ NUMPY = {
     "f64": "float64",
 }
 
-#: The types that elements narrower than a value have once they are read.
+#: Types that narrow elements are widened to when they are read.
 WIDE = {"u8": "u32", "u16": "u32", "i8": "i32", "i16": "i32", "f16": "f32", "bf16": "f32"}
 
 
 class Type:
-    """A type of elements: `f32`. In a kernel `f32(x)` converts; outside it makes one of NumPy's numbers."""
+    """An element type such as `f32`. In a kernel `f32(x)` converts; outside it makes a NumPy scalar."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -52,21 +52,21 @@ class Type:
 
 
 class Private:
-    """`f32[8]`: an array of an invocation's own."""
+    """`f32[8]`: an array private to an invocation."""
 
     def __init__(self, element: Type, count: Any) -> None:
         self.element, self.count = element, count
 
 
 class Parameter:
-    """What a parameter is annotated with: its access, its element type, and further arguments."""
+    """The annotation of a parameter: its access, its element type, and further arguments."""
 
     def __init__(self, access: str, element: Type, arguments: tuple[Any, ...]) -> None:
         self.access, self.element, self.arguments = access, element, arguments
 
 
 class Access:
-    """`In`, `InOut`, `Out`, `Uniform`, `Shared`: what a kernel does with a parameter."""
+    """`In`, `InOut`, `Out`, `Uniform`, `Shared`: the access that a kernel has to a parameter."""
 
     def __init__(self, name: str, access: str) -> None:
         self.name, self.access = name, access
@@ -84,7 +84,7 @@ class Access:
 
 
 class Intrinsic:
-    """A name that only means something inside a kernel."""
+    """A name that is only meaningful inside a kernel."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
@@ -97,7 +97,7 @@ class Intrinsic:
 
 
 class Builtin(Intrinsic):
-    """`invocation.x` and its kin."""
+    """`invocation.x` and similar names."""
 
     def __getattr__(self, axis: str) -> Any:
         if axis in ("x", "y", "z"):

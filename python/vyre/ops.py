@@ -1,7 +1,7 @@
-"""Ready ops: sorts, scans, reductions, matrices. Each gives the same bits on every strict backend.
+"""Ready-made ops: sorts, scans, reductions, matrices. Each gives the same bits on every strict backend.
 
-Arrays are NumPy's or whatever lends memory; a `Resident` array stays where it is, and so does what becomes of it. A result goes
-to `out` where that is given, which may be the array itself. `on` names a backend, `timeout` is in seconds.
+Arrays are NumPy arrays or anything else that exports memory; a `Resident` array stays on its device, and so do results made from it.
+A result goes to `out` if that is given, which can be the input itself. `on` names a backend, `timeout` is in seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAMES = {
 
 
 def _array(array: Any) -> Any:
-    """The argument as something with a shape and a type."""
+    """The argument as an object with a shape and a type."""
     if isinstance(array, Resident) or hasattr(array, "__array_interface__"):
         return array
     import numpy
@@ -58,7 +58,7 @@ def _size(array: Any) -> int:
 
 
 def _made(like: Any, shape: tuple[int, ...], element: Any, out: Any) -> Any:
-    """Where a result goes: `out`, or an array of this shape beside `like`."""
+    """Destination of a result: `out`, or a new array of this shape, in the same place as `like`."""
     if out is not None:
         return out
     import numpy
@@ -68,7 +68,7 @@ def _made(like: Any, shape: tuple[int, ...], element: Any, out: Any) -> Any:
 
 
 def _apart(array: Any, out: Any) -> Any:
-    """The array, or a copy if the result goes to the same memory."""
+    """The array, or a copy of it if the result goes to the same memory."""
     if out is None:
         return array
     if isinstance(array, Resident):
@@ -109,14 +109,14 @@ def _reduced(op: str, x: Any, on: Optional[str], timeout: Optional[float]) -> An
 
 
 def sort(keys: Any, *, out: Any = None, on: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-    """The keys in ascending order, floats in the total order of IEEE-754; with `out=keys` in place. Of u32, i32 and f32."""
+    """Sorts u32, i32 or f32 keys in ascending order, floats in the IEEE-754 total order; in place with `out=keys`."""
     return _mapped("sort", keys, out, on, timeout)
 
 
 def sort_pairs(
     keys: Any, values: Any, *, on: Optional[str] = None, timeout: Optional[float] = None
 ) -> tuple[Any, Any]:
-    """The keys in ascending order, and the u32 values with them; equal keys keep their order."""
+    """Sorts the keys in ascending order, and the u32 values with them; equal keys keep their order."""
     keys, values = _array(keys), _array(values)
     _same("sort_pairs", "keys and values", keys, values)
     to = _made(keys, tuple(keys.shape), keys.dtype, None), _made(values, tuple(values.shape), values.dtype, None)
@@ -125,7 +125,7 @@ def sort_pairs(
 
 
 def sum(x: Any, *, on: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-    """The sum of all elements, in one order everywhere; integers wrap."""
+    """The sum of all elements, added in the same order on every backend; integers wrap."""
     return _reduced("sum", x, on, timeout)
 
 
@@ -137,12 +137,12 @@ def _extreme(op: str, x: Any, on: Optional[str], timeout: Optional[float]) -> An
 
 
 def min(x: Any, *, on: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-    """The least element, NaNs passed over."""
+    """The smallest element, ignoring NaNs."""
     return _extreme("min", x, on, timeout)
 
 
 def max(x: Any, *, on: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-    """The greatest element, NaNs passed over."""
+    """The largest element, ignoring NaNs."""
     return _extreme("max", x, on, timeout)
 
 
@@ -158,7 +158,7 @@ def dot(x: Any, y: Any, *, on: Optional[str] = None, timeout: Optional[float] = 
 
 
 def argmax(x: Any, *, on: Optional[str] = None, timeout: Optional[float] = None) -> Optional[int]:
-    """The position of the greatest element, the first of equals, NaNs passed over; `None` if there is no number."""
+    """The index of the largest element, the first of equals, ignoring NaNs; `None` if there is no number."""
     import numpy
 
     x = _array(x)
@@ -168,19 +168,19 @@ def argmax(x: Any, *, on: Optional[str] = None, timeout: Optional[float] = None)
 
 
 def scan(x: Any, *, out: Any = None, on: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-    """Running sums: `y[i] = x[0] + … + x[i]`."""
+    """Inclusive prefix sums: `y[i] = x[0] + … + x[i]`."""
     return _mapped("scan", x, out, on, timeout)
 
 
 def scan_exclusive(
     x: Any, *, out: Any = None, on: Optional[str] = None, timeout: Optional[float] = None
 ) -> Any:
-    """Running sums of what is before: `y[i] = x[0] + … + x[i - 1]`."""
+    """Exclusive prefix sums: `y[i] = x[0] + … + x[i - 1]`."""
     return _mapped("scan_exclusive", x, out, on, timeout)
 
 
 def compact(x: Any, keep: Any, *, on: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-    """The elements `x[i]` where `keep[i]` is not zero, in their order. `keep` is of u32, or of bool, which is copied."""
+    """The elements `x[i]` for which `keep[i]` is not zero, in order. `keep` is u32, or bool, which is copied."""
     import numpy
 
     x, keep = _array(x), _array(keep)
@@ -195,7 +195,7 @@ def compact(x: Any, keep: Any, *, on: Optional[str] = None, timeout: Optional[fl
 def histogram(
     x: Any, bins: int, *, out: Any = None, on: Optional[str] = None, timeout: Optional[float] = None
 ) -> Any:
-    """How often each of the values 0 to `bins - 1` occurs, as u32; others are passed over. Of u8, u16 and u32; 1 to 1024 bins."""
+    """Counts the values 0 to `bins - 1`, as u32, ignoring others. Takes u8, u16 and u32; 1 to 1024 bins."""
     x = _array(x)
     if not 1 <= bins <= 1024:
         raise ArgumentError(f"`histogram` has 1 to 1024 bins, not {bins}")
@@ -205,7 +205,7 @@ def histogram(
 
 
 def transpose(x: Any, *, out: Any = None, on: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-    """The matrix with rows and columns exchanged, in memory of its own."""
+    """The matrix with rows and columns exchanged, in new memory."""
     x = _array(x)
     rows, columns = _rows("transpose", "x", x)
     y = _made(x, (columns, rows), x.dtype, out)
@@ -215,7 +215,7 @@ def transpose(x: Any, *, out: Any = None, on: Optional[str] = None, timeout: Opt
 
 
 def softmax_rows(x: Any, *, out: Any = None, on: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-    """`exp(x - max) / Σ exp(x - max)` within each row, of f32."""
+    """`exp(x - max) / Σ exp(x - max)` within each row, for f32."""
     x = _array(x)
     rows, columns = _rows("softmax_rows", "x", x)
     y = _made(x, (rows, columns), x.dtype, out)
@@ -227,7 +227,7 @@ def softmax_rows(x: Any, *, out: Any = None, on: Optional[str] = None, timeout: 
 def matmul(
     a: Any, b: Any, *, out: Any = None, on: Optional[str] = None, timeout: Optional[float] = None
 ) -> Any:
-    """The product of two matrices of f32, each element summed in order."""
+    """The product of two f32 matrices, each element summed in order."""
     a, b = _array(a), _array(b)
     (rows, depth), (beside, columns) = _rows("matmul", "a", a), _rows("matmul", "b", b)
     if depth != beside:
@@ -250,14 +250,14 @@ _SCATTER = """kernel scatter(x: read {0}[], index: read u32[], y: read_write {0}
 def gather(
     x: Any, index: Any, *, out: Any = None, on: Optional[str] = None, timeout: Optional[float] = None
 ) -> Any:
-    """`y[i] = x[index[i]]`, zero for an index out of range; the indices are u32."""
+    """`y[i] = x[index[i]]`, zero for an index out of range; indices are u32."""
     kernel = of_text(_GATHER.format(_element("gather", _array(x))), {})
     named = {} if out is None else {"out": out}
     return kernel.run(x, index, on=on, timeout=timeout, **named)[0]
 
 
 def scatter(x: Any, index: Any, out: Any, *, on: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-    """`out[index[i]] = x[i]`, nothing for an index out of range; indices in range are distinct, and u32."""
+    """`out[index[i]] = x[i]`, ignoring indices out of range; indices are u32, and those in range are distinct."""
     x, index = _array(x), _array(index)
     _same("scatter", "x and index", x, index)
     of_text(_SCATTER.format(_element("scatter", x)), {}).run(x, index, out, on=on, timeout=timeout)

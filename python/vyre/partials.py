@@ -1,5 +1,5 @@
 """Reductions over a cluster: each worker makes a partial of its part, partials combine in any order, and the result has the same
-bits whatever the order, the batches and the number of workers.
+bits for any order, batching and number of workers.
 
     total = sum((vyre.partial("sum", batch) for batch in batches), vyre.partial("sum")).value
 """
@@ -16,36 +16,36 @@ from . import ops
 from ._vyre import ExactSum
 from .errors import ArgumentError
 
-#: The types that a minimum or maximum is taken in.
+#: Types in which a minimum or maximum is computed.
 _WIDER = {"int8": "int32", "int16": "int32", "uint8": "uint32", "uint16": "uint32", "bool": "uint32", "float16": "float32"}
 
 
 def exact_sum(array: Any) -> Any:
-    """The sum of floats without any error, rounded once to nearest, ties to even: an f32 for arrays of f32, else an f64.
+    """The sum of floats without error, rounded once to nearest, ties to even: f32 for f32 arrays, f64 otherwise.
 
-    A NaN, or infinities of both signs, give NaN; nothing gives 0.0, and so does a sum of zero, but that of -0.0 alone. Nulls
-    of an Arrow array are left out.
+    A NaN, or infinities of both signs, give NaN; an empty sum is 0.0, and so is any zero sum except one of only -0.0. Nulls of an
+    Arrow array are skipped.
     """
     return partial("sum", _floats(array)).value
 
 
 def partial(kind: str, array: Any = None, *, bins: Optional[int] = None) -> Partial:
-    """A partial result over an array of NumPy or Arrow: "sum", "min", "max" or "histogram" (of `bins` values).
+    """A partial result over a NumPy or Arrow array: "sum", "min", "max" or "histogram" (of `bins` values).
 
-    Partials combine with `+` in any order; `value` is the result. A sum of integers is exact, of floats too, rounded when it is
-    read. Minima and maxima pass over NaN, and take -0.0 for less than 0.0. Nulls are left out.
+    Partials combine with `+` in any order; `value` is the result. Sums of integers are exact, and so are sums of floats, rounded
+    when read. Minima and maxima ignore NaN, and treat -0.0 as less than 0.0. Nulls are skipped.
     """
     made = Partial(kind, bins=bins)
     return made if array is None else made.add(array)
 
 
 def combined(partials: Iterable[Partial]) -> Partial:
-    """All of these partials, combined; there is at least one."""
+    """Combines these partials, of which there is at least one."""
     return reduce(operator.add, partials)
 
 
 class Partial:
-    """A part of a reduction. It pickles; equal partials have equal bytes."""
+    """A partial reduction. It pickles; equal partials have equal bytes."""
 
     def __init__(self, kind: str, *, bins: Optional[int] = None) -> None:
         if kind not in ("sum", "min", "max", "histogram"):
@@ -53,12 +53,12 @@ class Partial:
         if (bins is None) != (kind != "histogram"):
             raise ArgumentError("a histogram has `bins`, and nothing else has")
         self.kind, self.bins = kind, bins
-        #: The type of the elements, once there are some.
+        #: Type of the elements, once there are any.
         self.dtype: Any = None
         self._state: Any = None
 
     def add(self, array: Any) -> Partial:
-        """This partial with an array's elements in it, too."""
+        """This partial with the elements of an array added."""
         values = _values(array)
         if self.dtype is None:
             self.dtype = values.dtype
@@ -72,7 +72,7 @@ class Partial:
             return NotImplemented
         if (self.kind, self.bins) != (other.kind, other.bins):
             raise ArgumentError(f"a {self.kind} and a {other.kind} do not combine")
-        # NumPy takes `None` for a type, so it is not compared.
+        # NumPy treats `None` as a type, so it is not compared.
         both = self.dtype is not None and other.dtype is not None
         if both and self.dtype != other.dtype:
             raise ArgumentError(f"a {self.kind} of {self.dtype} and one of {other.dtype} do not combine")
@@ -83,7 +83,7 @@ class Partial:
 
     @property
     def value(self) -> Any:
-        """The result: an int, a float of NumPy, or the counts; None for the least or greatest of nothing."""
+        """The result: an int, a NumPy float, or the counts; None for the minimum or maximum of nothing."""
         state = self._state
         if self.kind == "histogram":
             return np.zeros(self.bins, np.uint64) if state is None else state
@@ -107,7 +107,7 @@ class Partial:
 
     def _key(self) -> Any:
         kind, bins, dtype, state = self.__getstate__()
-        # NaN and the sign of a zero count.
+        # NaN and the sign of a zero are significant.
         return kind, bins, dtype, bytes(state) if isinstance(state, ExactSum) else repr(np.asarray(state).tolist())
 
     def __repr__(self) -> str:
@@ -122,7 +122,7 @@ class Partial:
             return None
         wide = _WIDER.get(values.dtype.name)
         found = getattr(ops, self.kind)(values if wide is None else values.astype(wide))
-        # Of a type that the array has: what was widened fits it again.
+        # In the array's type: a widened result fits it again.
         return values.dtype.type(found)
 
     def _joined(self, a: Any, b: Any) -> Any:
@@ -138,7 +138,7 @@ def _float_sum(values: Any) -> Any:
 
 
 def _integer_sum(values: Any) -> int:
-    """The sum, which may be beyond 64 bits: halves are summed apart."""
+    """The sum, which can exceed 64 bits: the halves of the words are summed separately."""
     if values.dtype.itemsize < 8:
         return int(np.sum(values, dtype=np.int64))
     low = int(np.sum(values & values.dtype.type(0xFFFFFFFF), dtype=np.uint64))
@@ -153,7 +153,7 @@ def _floats(array: Any) -> Any:
 
 
 def _values(array: Any) -> Any:
-    """The elements as one array of NumPy, without nulls; without a copy where that can be."""
+    """The elements as one NumPy array, without nulls; without a copy if possible."""
     if isinstance(array, np.ndarray):
         return np.ascontiguousarray(array).reshape(-1)
     package = type(array).__module__.partition(".")[0]

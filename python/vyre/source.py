@@ -1,4 +1,4 @@
-"""Where a function's text is, and how a fault is shown in it."""
+"""Location of a function's source, and the display of faults in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .errors import ProgramError
 
 
 class Source:
-    """A function's definition as a tree, and the lines that it stands on."""
+    """A function's definition as a tree, with its source lines."""
 
     def __init__(self, function: FunctionType) -> None:
         self.name = function.__name__
@@ -33,12 +33,12 @@ class Source:
         if not isinstance(node, ast.FunctionDef):
             raise ProgramError(f"{self.file}:{first}: `{self.name}` is no `def`; only functions become kernels")
         self.node = node
-        # The line of the file that the tree's line 0 would be, and the lines by their numbers in the tree.
+        # Line of the file that corresponds to line 0 of the tree, and the lines by their numbers in the tree.
         self.before = first - 1 - indented
         self.lines = [""] * indented + [line.rstrip("\n") for line in lines]
 
     def position(self, node: ast.AST) -> tuple[int, str, int, int]:
-        """The line's number in the file, the line, and the columns that a node has on it."""
+        """The line number in the file, the line, and the node's columns on it."""
         lineno = getattr(node, "lineno", self.node.lineno)
         line = self.lines[lineno - 1] if lineno <= len(self.lines) else ""
         raw = line.encode()
@@ -48,7 +48,7 @@ class Source:
         return self.before + lineno, line, start, max(start + 1, end)
 
     def fault(self, node: ast.AST, why: str) -> str:
-        """What is wrong with a node, with a caret under it."""
+        """A fault at a node, with a caret under it."""
         return shown(self.file, self.position(node), why)
 
 
@@ -60,20 +60,20 @@ def shown(file: str, position: tuple[int, str, int, int], why: str) -> str:
 
 
 class Origin:
-    """Which place in Python each line of a translated text comes from. Plain data, which pickles."""
+    """The position in Python of each line of a translated text. Plain data, which pickles."""
 
     def __init__(self, lines: list[tuple[str, tuple[int, str, int, int]]]) -> None:
         self.lines = lines
 
     def place(self, line: int) -> Optional[str]:
-        """The place of a line of the text, as `file:line`."""
+        """Position of a line of the text, as `file:line`."""
         if not 1 <= line <= len(self.lines):
             return None
         file, position = self.lines[line - 1]
         return f"{file}:{position[0]}"
 
     def fault(self, diagnostic: dict[str, Any]) -> str:
-        """A diagnostic of the text, at the place in Python that it comes from."""
+        """A diagnostic of the text, at the position in Python that it comes from."""
         why = f"{diagnostic['message']} [{diagnostic['code']}]"
         if diagnostic["help"]:
             why += f"; {diagnostic['help']}"
@@ -85,10 +85,10 @@ class Origin:
 
 
 def _lines(function: FunctionType) -> tuple[list[str], int]:
-    """The lines of a definition, and the number of the first one."""
+    """The lines of a definition, and the number of the first."""
     code = function.__code__
     try:
-        # A file that changed since it was imported has other lines than the function.
+        # A file that has changed since it was imported no longer has the function's lines.
         linecache.checkcache(code.co_filename)
         lines, first = inspect.getsourcelines(function)
         if lines and _is_of(lines, code):
@@ -108,7 +108,7 @@ def _lines(function: FunctionType) -> tuple[list[str], int]:
 
 
 def _texts(code: CodeType) -> Iterator[str]:
-    """Texts that a function may stand in that came from no file."""
+    """Sources without a file that can contain a function."""
     arguments = sys.orig_argv
     if code.co_filename == "<string>" and "-c" in arguments[:-1]:
         yield arguments[arguments.index("-c") + 1]
@@ -118,7 +118,7 @@ def _texts(code: CodeType) -> Iterator[str]:
 
 
 def _standard_input() -> Iterator[str]:
-    """Standard input from its beginning, where it is a file."""
+    """Standard input from its start, if it is a file."""
     try:
         state = os.fstat(0)
         if stat.S_ISREG(state.st_mode):
@@ -128,7 +128,7 @@ def _standard_input() -> Iterator[str]:
 
 
 def _history() -> Iterator[str]:
-    """What was typed at the prompt, where `readline` keeps it."""
+    """The history of the prompt, if `readline` keeps one."""
     readline = sys.modules.get("readline")
     if readline is not None:
         count = readline.get_current_history_length()
@@ -136,7 +136,7 @@ def _history() -> Iterator[str]:
 
 
 def _starts(lines: list[str], code: CodeType) -> list[int]:
-    """Where a definition of that name may begin, the last one first: at its `def`, or at the decorators above."""
+    """Where a definition with that name can start, last one first: at its `def`, or at the decorators above."""
     pattern = re.compile(rf"\s*def\s+{re.escape(code.co_name)}\b")
     found = []
     for number, line in enumerate(lines):
@@ -162,12 +162,12 @@ def _is_of(lines: list[str], code: CodeType) -> bool:
         text = "if 1:\n" + text
     try:
         with warnings.catch_warnings():
-            # Python has told them already.
+            # Python has already shown them.
             warnings.simplefilter("ignore")
             compiled = compile(text, code.co_filename, "exec", dont_inherit=True)
     except SyntaxError:
         return False
-    # Whoever rewrites a tree before it is compiled, as pytest does with asserts, adds variables behind these.
+    # Tools that rewrite a tree before compiling it, as pytest does with asserts, append variables after these.
     count = code.co_argcount
     return any(
         inner.co_name == code.co_name and inner.co_varnames[:count] == code.co_varnames[:count]

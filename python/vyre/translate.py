@@ -1,8 +1,8 @@
-"""A typed Python function as the text of a kernel, with the place of every line.
+"""Translates a typed Python function into the text of a kernel, with the origin of every line.
 
 The function's tree is read once, top to bottom. Each expression becomes text and a type (`types.py`); numbers and helper functions whose
-types are not known yet are marks in the text, which are filled in at the end. `flow.py` says where variables are declared,
-`source.py` shows faults in the Python text. What is not in the tables below is refused.
+types are not known yet are placeholders in the text, filled in at the end. `flow.py` decides where variables are declared,
+`source.py` shows faults in the Python source. Anything outside the tables below is refused.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .flow import Flow
 from .source import Origin, Source
 from .types import BOOL, FLOATS, INTEGERS, Number, Ty, limits, misfit, of_number, spelt, wrapped
 
-#: Every op of the op table by name, with a word for each operand.
+#: Every op of the op table by name, with the name of each operand.
 OPS: dict[str, list[str]] = dict(_vyre.signatures())
-#: Conversions are called by the names of types.
+#: Conversions are called by the name of the type.
 CASTS = (*INTEGERS, *FLOATS, "bool")
-#: Names of `math`, `numpy` and Python for ops.
+#: Names in `math`, `numpy` and Python that stand for ops.
 ALIASES = {
     "absolute": "abs",
     "arccos": "acos",
@@ -46,7 +46,7 @@ ALIASES = {
     "rint": "round",
     "where": "select",
 }
-#: Of `numpy`, whose `minimum` gives NaN for a NaN: `fmin` passes it over, as the op does.
+#: Names in `numpy`, whose `minimum` propagates NaN: `fmin` ignores it, as the op does.
 NUMPY_ALIASES = {**ALIASES, "fmax": "max", "fmin": "min"}
 ARITHMETIC: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
 BITS: dict[type, str] = {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}
@@ -71,7 +71,7 @@ ATOMICS = {
     "atomic_store": 3,
     "atomic_xor": 3,
 }
-#: Parts of Python with variables of their own, or none that a kernel could have.
+#: Constructs with a scope, or with a meaning that a kernel cannot have.
 SCOPES = (
     ast.Lambda,
     ast.ListComp,
@@ -88,9 +88,9 @@ SCOPES = (
     ast.ImportFrom,
     ast.Match,
 )
-#: The names of functions that a translation adds.
+#: Names of functions that a translation adds.
 HELPERS = {f"{name}_{ty}" for name in ("floor_div", "floor_mod", "fmod", "power") for ty in CASTS}
-#: Words that the text cannot have for a variable.
+#: Words that cannot name a variable in the text.
 KEYWORDS = set(
     "fn kernel let array if else for while break continue return barrier region trap true false inf nan inf_f64 nan_f64 const "
     "over workgroup_broadcast len print assert invocation workgroup local grid_size workgroup_size".split()
@@ -98,23 +98,23 @@ KEYWORDS = set(
 
 
 class Value:
-    """An expression: its text, its type, the number if it is one, and whether it acts."""
+    """An expression: its text, its type, its value if it is a number, and whether it has side effects."""
 
     def __init__(self, text: str, ty: Optional[Ty], number: Optional[Number] = None, acts: bool = False) -> None:
         self.text, self.ty, self.number, self.acts = text, ty, number, acts
 
 
 class Array:
-    """Memory with elements: a parameter, or an array of an invocation's own."""
+    """Memory with elements: a parameter, or a private array."""
 
     def __init__(self, text: str, element: str, access: str) -> None:
         self.text, self.element, self.access = text, element, access
-        #: For one of two axes, how many rows and columns it has, as text.
+        #: For a two-dimensional array, the number of rows and columns, as text.
         self.axes: Optional[tuple[str, str]] = None
 
 
 class Func:
-    """A function of numbers that kernels can call. Called from Python it is what it was."""
+    """A function of numbers that kernels can call. Called from Python it behaves as written."""
 
     def __init__(self, function: FunctionType) -> None:
         self.__wrapped__ = function
@@ -141,18 +141,18 @@ def refuse(source: Source, node: ast.AST, why: str) -> NoReturn:
 
 
 class Unit:
-    """A text under way: a kernel, the functions that it calls, and the helpers that they need."""
+    """A text in progress: a kernel, the functions that it calls, and the helpers that they need."""
 
     def __init__(self) -> None:
         self.functions: dict[Func, str] = {}
         self.under_way: list[Func] = []
         self.speaks: set[Func] = set()
         self.helpers: dict[str, str] = {}
-        #: The functions' lines, each with its source and node.
+        #: Lines of the functions, each with its source and node.
         self.lines: list[tuple[str, Source, ast.AST]] = []
 
     def function(self, func: Func, caller: Body, node: ast.AST) -> str:
-        """The name of a function in the text, which is written now if it is not there."""
+        """The name of a function in the text; writes the function on first use."""
         if func in self.under_way:
             caller.no(node, f"`{func.__name__}` calls itself, which kernels cannot")
         if func not in self.functions:
@@ -171,13 +171,13 @@ class Unit:
 
 
 def plain(name: str) -> str:
-    """A Python name as the text can have it."""
+    """A Python name as a valid name in the text."""
     name = "".join(c if c.isascii() else f"u{ord(c):x}" for c in name)
     return name + "_" if name in KEYWORDS else name
 
 
 class Body:
-    """The body of a kernel or function under way."""
+    """The body of a kernel or function in progress."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class Body:
         self.lines: list[tuple[int, Union[str, tuple[str, str]], ast.AST]] = []
         self.marks: list[tuple[str, Any, Ty, ast.AST]] = []
         self.speaks = False
-        #: The text and type of each variable that is in scope.
+        #: Text and type of each variable in scope.
         self.variables: dict[str, tuple[str, Ty]] = {}
         self.types: dict[str, Ty] = {}
         self.taken = set(map(plain, {*numbers, *arrays}))
@@ -207,7 +207,7 @@ class Body:
         for name, ty in numbers.items():
             self.variables[name] = plain(name), Ty(names.WIDE.get(ty, ty))
         for name in sorted(self.flow.stored & set(numbers)):
-            # What is given to a parameter goes to a variable of its own.
+            # A parameter that is assigned becomes a variable.
             own = self.fresh(name)
             self.line(0, f"let {own} = {plain(name)}", source.node)
             self.variables[name] = own, self.variables[name][1]
@@ -226,7 +226,7 @@ class Body:
     def line(self, depth: int, text: str, node: ast.AST) -> None:
         self.lines.append((depth + 1, text, node))
 
-    # What is written when all types are known.
+    # Text that is written once all types are known.
 
     def finished(self) -> list[tuple[str, Source, ast.AST]]:
         for _, _, ty, _ in self.marks:
@@ -259,7 +259,7 @@ class Body:
             if name in ("u32", "u64"):
                 return {"floor_div": "div", "floor_mod": "rem"}.get(value) or self.helper(value, name)
             return self.helper(value, name)
-        # An index: u32 as it is, i32 as u32.
+        # An index: u32 unchanged, i32 converted to u32.
         if name not in ("u32", "i32"):
             self.no(node, f"an index is u32 or i32, not {name}; convert it")
         return "u32" if name == "i32" else ""
@@ -275,7 +275,7 @@ class Body:
     # Numbers and types.
 
     def typed(self, value: Value, ty: Ty, node: ast.AST) -> Value:
-        """The value with that type, which a number takes."""
+        """The value with that type, which an untyped number takes on."""
         if value.ty is None:
             number = value.number
             assert number is not None
@@ -293,14 +293,14 @@ class Body:
         return value
 
     def settled(self, value: Value, node: ast.AST) -> Value:
-        """The value with a type: a number that stands alone has one that can still take a name."""
+        """The value with a type: a lone number gets one that can still be resolved."""
         if value.ty is not None:
             return value
         kind = "float" if isinstance(value.number, float) else "int"
         return self.typed(value, Ty(kind=kind), node)
 
     def both(self, a: Value, b: Value, left: ast.AST, right: ast.AST, node: ast.AST) -> tuple[Value, Value, Ty]:
-        """Two values of one type."""
+        """Two values unified to one type."""
         if a.ty is None and b.ty is None:
             if isinstance(a.number, float) or isinstance(b.number, float):
                 a = Value(a.text, None, float(a.number or 0))
@@ -331,7 +331,7 @@ class Body:
     # Names.
 
     def outside(self, node: ast.AST) -> Any:
-        """What a name, or a chain of attributes, is outside of the function; `self` where that is nothing."""
+        """The object that a name, or a chain of attributes, has outside the function; `self` if there is none."""
         if isinstance(node, ast.Name):
             if node.id in self.flow.stored or node.id in self.variables or node.id in self.arrays:
                 return self
@@ -343,7 +343,7 @@ class Body:
         return self
 
     def called(self, node: ast.expr) -> tuple[Optional[str], Any]:
-        """What a call is of: the name of an op or intrinsic, and the object."""
+        """The target of a call: the name of an op or intrinsic, and the object."""
         found = self.outside(node)
         if isinstance(found, Func):
             return None, found
@@ -451,7 +451,7 @@ class Body:
         return Value(array.axes[1 if axis == 1 else 0], Ty("u32"))
 
     def element(self, node: ast.Subscript) -> tuple[Array, str]:
-        """The array of an indexed expression, and the index as text."""
+        """The array of a subscript, and the index as text."""
         if not isinstance(node.value, ast.Name) or node.value.id not in self.arrays:
             self.no(node.value, "only parameters and arrays of the kernel can be indexed")
         array = self.arrays[node.value.id]
@@ -537,7 +537,7 @@ class Body:
         self.no(node, "this operator cannot be part of a kernel")
 
     def folded(self, op: ast.operator, a: Value, b: Value, node: ast.AST) -> Value:
-        """What Python makes of two numbers."""
+        """Python's result for two numbers."""
         folds: dict[type, Callable[[Any, Any], Any]] = {
             ast.Add: lambda x, y: x + y,
             ast.Sub: lambda x, y: x - y,
@@ -742,7 +742,7 @@ class Body:
             self.no(node, f"`{name}` does not take {', '.join(shown)}")
         result = Ty(given)
         if typed is not None and typed.root().name is None:
-            # The result has the operands' type if it has it for another of their kind as well.
+            # The result has the operands' type if the op maps another type of that kind to itself as well.
             other = {"i32": "i64", "f32": "f64"}.get(str(typed), "")
             swapped = [other if word == "alike" else kind for word, kind in zip(words, shown)]
             if _vyre.result(name, swapped) == other and given == str(typed):
@@ -916,7 +916,7 @@ class Body:
         self.line(depth, f"array {own}: {element}[{count}]", node)
 
     def evaluated(self, node: ast.expr) -> Any:
-        """What an annotation is, in the program around."""
+        """The value of an annotation in the surrounding program."""
         return _evaluated(self.source, node, self.around)
 
     def do_AugAssign(self, node: ast.AugAssign, depth: int) -> None:
@@ -992,7 +992,7 @@ class Body:
         self.line(depth, f"assert({', '.join([test.text, format, *values])})", node)
 
     def message(self, parts: list[ast.expr]) -> tuple[str, list[str]]:
-        """The parts of a message, blanks between them, as a format and its values."""
+        """The parts of a message, separated by spaces, as a format and its values."""
         words, values = [], []
         for part in parts:
             pieces = part.values if isinstance(part, ast.JoinedStr) else [part]
@@ -1039,7 +1039,7 @@ class Body:
                 self.no(node, "this has no effect; give its value to a variable")
             self.line(depth, value.text, node)
 
-    # Whole bodies.
+    # Complete bodies.
 
     def function_lines(self, name: str) -> list[tuple[str, Source, ast.AST]]:
         node = self.source.node
@@ -1050,7 +1050,7 @@ class Body:
         self.block(self.statements, 0)
         if not _returns(self.statements):
             self.no(self.statements[-1], f"the function gives {result}; return a value on every path")
-        # The text wants a value at the end, which is never reached.
+        # The text requires a value at the end, which is never reached.
         self.line(0, spelt(0, result), node)
         head = (f"fn {name}({shown}) -> {result} {{", self.source, node)
         return [head, *self.finished(), ("}", self.source, node)]
@@ -1060,7 +1060,7 @@ _WORDS = {ast.In: "in", ast.NotIn: "not in", ast.Is: "is", ast.IsNot: "is not"}
 
 
 def _called(node: ast.AST) -> str:
-    """What a part of Python that is refused is called."""
+    """The name of a refused construct."""
     known = {
         "Lambda": "a lambda",
         "FunctionDef": "a function in a function",
@@ -1100,7 +1100,7 @@ def _quoted(text: str) -> str:
 
 
 def _returns(statements: list[ast.stmt]) -> bool:
-    """Whether every way through these statements ends with a `return`."""
+    """Whether every path through these statements ends with a `return`."""
     if not statements:
         return False
     last = statements[-1]
@@ -1119,7 +1119,7 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _around(function: FunctionType) -> dict[str, Any]:
-    """The names of the program around a function, with those of functions around it."""
+    """The names visible to a function: its globals and those of enclosing functions."""
     found = dict(function.__globals__)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
         try:
@@ -1157,7 +1157,7 @@ def _plain_arguments(source: Source) -> list[ast.arg]:
 
 
 def _signature_of_function(source: Source, function: FunctionType) -> tuple[dict[str, str], str]:
-    """The types of a function of numbers: its parameters' by name, and its result's."""
+    """The types of a function of numbers: its parameters by name, and its result."""
     around = _around(function)
     parameters = {}
     for argument in _plain_arguments(source):
@@ -1177,7 +1177,7 @@ def _signature_of_function(source: Source, function: FunctionType) -> tuple[dict
 
 
 class _Kernel:
-    """A kernel under way: its parameters, then its body."""
+    """A kernel in progress: its parameters, then its body."""
 
     def __init__(self, function: FunctionType, over: Any, workgroup: Any) -> None:
         self.source = source = Source(function)
@@ -1185,7 +1185,7 @@ class _Kernel:
         self.numbers: dict[str, str] = {}
         self.arrays: dict[str, Array] = {}
         self.declared: list[str] = []
-        #: Parameters that are the length of an axis: their names, the array's, and the axis.
+        #: Parameters that are the length of an axis: their name, the array's, and the axis.
         self.axes: list[tuple[str, str, int]] = []
         self.like: dict[str, str] = {}
         self.two = self.indexed_by_two()
@@ -1214,7 +1214,7 @@ class _Kernel:
         self.lines = [(head, source, node), *body.finished(), ("}", source, node), *self.unit.lines]
 
     def indexed_by_two(self) -> set[str]:
-        """The parameters that are indexed by two numbers somewhere."""
+        """The parameters that are subscripted with two indices anywhere."""
         found = set()
         for inner in ast.walk(self.source.node):
             if isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.Tuple) and len(inner.slice.elts) == 2:
@@ -1262,7 +1262,7 @@ class _Kernel:
             self.axes += [(rows, text, 0), (columns, text, 1)]
 
     def length(self, name: str, argument: ast.arg, further: tuple[Any, ...]) -> str:
-        """The length of a result, as its declaration has it."""
+        """The length of a result, as written in its declaration."""
         source, array = self.source, self.arrays[name]
         if len(further) > 2:
             refuse(source, argument, "a result has one axis or two")
@@ -1334,7 +1334,7 @@ def _counts(workgroup: Any) -> str:
 
 
 def _checked(lines: list[tuple[str, Source, ast.AST]], unit: Unit, axes: list[tuple[str, str, int]]) -> Any:
-    """The kernel of translated lines. What is wrong with the text is shown in Python."""
+    """The kernel made of translated lines. Faults in the text are shown in Python."""
     from .kernels import of_text
 
     text = "\n".join(line for line, _, _ in lines) + "\n" + "".join(unit.helpers.values())
@@ -1346,13 +1346,13 @@ def _checked(lines: list[tuple[str, Source, ast.AST]], unit: Unit, axes: list[tu
 
 
 def _shown(origin: Origin, error: ProgramError) -> ProgramError:
-    """The faults of a text, at their places in Python; remarks only where there is nothing else."""
+    """The faults of a text at their positions in Python; warnings only if there is nothing else."""
     faults = [fault for fault in error.diagnostics if fault["severity"] == "error"] or error.diagnostics
     return ProgramError("\n".join(map(origin.fault, faults)), faults)
 
 
 def kernel(function: Any, over: Any = None, workgroup: Any = None) -> Any:
-    """The kernel that a typed function is."""
+    """Makes a kernel from a typed function."""
     if not isinstance(function, FunctionType):
         raise ArgumentError(f"a kernel is made of text or of a function, not of {_a(function)}")
     made = _Kernel(function, over, workgroup)
@@ -1363,7 +1363,7 @@ def kernel(function: Any, over: Any = None, workgroup: Any = None) -> Any:
 
 
 def func(function: Any) -> Func:
-    """A function that kernels can call. It is translated once now, so that its faults are told where it stands."""
+    """Makes a function that kernels can call. It is translated once now, so that faults are reported at its definition."""
     if not isinstance(function, FunctionType):
         raise ArgumentError(f"only a function can be called by kernels, not {_a(function)}")
     made = Func(function)
@@ -1380,7 +1380,7 @@ def function_text(made: Func) -> tuple[list[tuple[str, Source, ast.AST]], Unit, 
 
 
 class Elementwise:
-    """A function of numbers, called on arrays: it gives an array of what it gives for each element."""
+    """A function of numbers, applied to arrays: it returns an array of the results for each element."""
 
     def __init__(self, function: FunctionType) -> None:
         made = Func(function)
@@ -1389,7 +1389,7 @@ class Elementwise:
         origin = [(source.file, source.position(node)) for _, source, node in lines]
         self._set(text, self.name, made.parameters, made.result, origin, function.__doc__)
         self.__wrapped__: Optional[FunctionType] = function
-        # Faults of the text are told now.
+        # Faults in the text are reported now.
         self.variant("a" * len(self.parameters))
 
     def _set(
@@ -1400,7 +1400,7 @@ class Elementwise:
         self.variants: dict[str, Any] = {}
 
     def variant(self, given: str) -> Any:
-        """The kernel for arguments that are arrays (`a`) and numbers (`n`)."""
+        """The kernel for arguments that are arrays (`a`) or numbers (`n`)."""
         from .kernels import of_text
 
         if given in self.variants:
@@ -1461,14 +1461,14 @@ class Elementwise:
     def run(
         self, *arguments: Any, out: Any = None, on: Optional[str] = None, timeout: Optional[float] = None
     ) -> tuple[Any, Any]:
-        """Calls it with options, and gives its result and a report."""
+        """Calls it with options; returns its result and a report."""
         kernel, alone = self._prepared(arguments)
         named = {} if out is None else {"out": out}
         result, report = kernel.run(*arguments, on=on, timeout=timeout, **named)
         return (result[0] if alone and out is None else result), report
 
     def explain(self, elements: Any) -> Any:
-        """Why a call over so many elements, or over this array, goes where it goes."""
+        """Explains the routing of a call over this number of elements, or over this array."""
         return self.variant("a" * len(self.parameters)).explain(elements)
 
     def __reduce__(self) -> Any:
@@ -1499,7 +1499,7 @@ def _is_number(argument: Any) -> bool:
 
 
 def elementwise(function: Any) -> Elementwise:
-    """The function on arrays."""
+    """Makes a function that applies to arrays."""
     if not isinstance(function, FunctionType):
         raise ArgumentError(f"only a function can be called on elements, not {_a(function)}")
     return Elementwise(function)

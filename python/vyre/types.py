@@ -1,7 +1,7 @@
-"""Types of values while a function is translated, and numbers as the text writes them.
+"""Types of values during translation, and the notation of numbers in the text.
 
-A number without a type takes that of what it meets, and so does a variable that is given one: `n = 0` is as wide as what `n` is
-added to. What meets nothing is an `i32`, or an `f32` if it has a point.
+An untyped number takes the type of the value it is combined with, and so does a variable that is assigned one: `n = 0` is as wide as
+what `n` is added to. A number combined with nothing is `i32`, or `f32` if it has a decimal point.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Number = Union[bool, int, float]
 
 
 class Ty:
-    """The type of a value: known by name, or a kind of number that takes a name from what it meets."""
+    """The type of a value: known by name, or a kind of number to be unified with others."""
 
     def __init__(self, name: Optional[str] = None, kind: Optional[str] = None) -> None:
         self.name = name
         self.kind = kind or ("int" if name in INTEGERS else "float" if name in FLOATS else "bool")
         self.same: Optional[Ty] = None
-        #: Numbers that must fit once the name is known, and where they stand.
+        #: Numbers that must fit once the name is known, and their nodes.
         self.numbers: list[tuple[Number, ast.AST]] = []
 
     def root(self) -> Ty:
@@ -34,7 +34,7 @@ class Ty:
         return found
 
     def known(self) -> str:
-        """The name; a kind that met nothing has its own."""
+        """The name; a kind that was never unified has a default."""
         root = self.root()
         if root.name is None:
             root.name = "i32" if root.kind == "int" else "f32"
@@ -45,7 +45,7 @@ class Ty:
         return root.name or ("i32" if root.kind == "int" else "f32")
 
     def meet(self, other: Ty) -> bool:
-        """Makes two types one, if they can be."""
+        """Unifies two types, if possible."""
         a, b = self.root(), other.root()
         if a is b:
             return True
@@ -67,13 +67,13 @@ def limits(name: str) -> tuple[int, int]:
 
 
 def wrapped(value: int, name: str) -> int:
-    """A whole number as that type keeps it."""
+    """An integer wrapped to that type."""
     low, high = limits(name)
     return (value - low) % (high - low + 1) + low
 
 
 def single(value: float) -> float:
-    """The nearest number of 32 bits."""
+    """The nearest 32-bit float."""
     try:
         return float(struct.unpack("<f", struct.pack("<f", value))[0])
     except OverflowError:
@@ -81,7 +81,7 @@ def single(value: float) -> float:
 
 
 def spelt(value: Number, name: str) -> str:
-    """A number of that type as the text writes it."""
+    """A number of that type in the notation of the text."""
     if name == "bool":
         return "true" if value else "false"
     if name in INTEGERS:
@@ -101,7 +101,7 @@ def spelt(value: Number, name: str) -> str:
 
 
 def _reads_as(text: str, rounded: float) -> bool:
-    """Whether digits are nearest to this number of 32 bits: they are rounded once, a Python number twice."""
+    """Whether the digits are nearest to this 32-bit float: they are rounded once, a Python number twice."""
     exact, near = Fraction(text), Fraction(rounded)
     bits = struct.unpack("<I", struct.pack("<f", rounded))[0]
     for beside in (bits - 1, bits + 1):
@@ -114,7 +114,7 @@ def _reads_as(text: str, rounded: float) -> bool:
 
 
 def misfit(value: Number, name: str) -> Optional[str]:
-    """Why a number cannot have that type."""
+    """Why a number does not fit that type."""
     if name in INTEGERS:
         if isinstance(value, float):
             return f"{value} is no whole number, and {name} is wanted here; convert one of them"

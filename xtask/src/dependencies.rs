@@ -113,7 +113,7 @@ fn doubled(skips: &[Skip], packages: &[Package]) -> Vec<String> {
     for (name, versions) in &versions {
         let counted: Vec<&str> = versions.iter().copied().filter(|version| !skipped(name, version)).collect();
         if counted.len() > 1 {
-            faults.push(format!("{name} is there {} times: {}", counted.len(), counted.join(", ")));
+            faults.push(format!("{name} occurs {} times: {}", counted.len(), counted.join(", ")));
         }
     }
     let doubled = |skip: &&Skip| {
@@ -301,7 +301,7 @@ mod tests {
         check(&twice, "*", Err("own takes any version of plain"));
         check(&[], "1", Err("`twice@1` needs no exception any more"));
         let and = |more: [&'static str; 4]| [twice[0], twice[1], more];
-        check(&and(["plain", "1.1.0", "MIT", "registry+default"]), "1", Err("plain is there 2 times"));
+        check(&and(["plain", "1.1.0", "MIT", "registry+default"]), "1", Err("plain occurs 2 times"));
         check(
             &and(["closed", "1.0.0", "SSPL-1.0", "registry+default"]),
             "1",

@@ -375,7 +375,7 @@ fn packages() -> Result<Vec<Value>, String> {
     let words = "metadata --no-deps --format-version 1";
     let text = output(cargo_command(words)).ok_or(format!("`cargo {words}` failed"))?;
     let metadata: Value = serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
-    metadata["packages"].as_array().cloned().ok_or("cargo metadata tells of no packages".into())
+    metadata["packages"].as_array().cloned().ok_or("cargo metadata lists no packages".into())
 }
 
 fn is_published(package: &Value) -> bool {

@@ -1,10 +1,10 @@
-//! What the C interface adds to a call: `cargo run --release -p vyre-c --example overhead`.
+//! Cost that the C interface adds to a call: `cargo run --release -p vyre-c --example overhead`.
 //!
-//! The same saxpy over 64 elements by `Routine::call`, by `vyre_run` of the shared library, which is loaded as a program in C
-//! loads it, and by `vyre_run` linked statically, in turns; the medians of the differences of neighbouring rounds are
-//! printed.
+//! Alternates the same saxpy over 64 elements through `Routine::call`, through `vyre_run` of the
+//! shared library, loaded as a C program loads it, and through statically linked `vyre_run`. Prints
+//! the medians of the differences between neighbouring rounds.
 
-#![allow(unsafe_code)] // It calls the interface as C does.
+#![allow(unsafe_code)] // Calls the C interface.
 
 use libloading::Library;
 use std::error::Error;
@@ -34,7 +34,7 @@ type Run = unsafe extern "C" fn(
     *mut vyre_report,
 ) -> vyre_status;
 
-/// The functions that a call takes.
+/// The functions that a call needs.
 struct Interface {
     open: Open,
     load: Load,
@@ -43,7 +43,7 @@ struct Interface {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let library = shared_library()?;
-    // SAFETY: the library is of this build, so that its functions are those of this crate.
+    // SAFETY: the library is from this build, so its functions match those of this crate.
     let shared = unsafe {
         Interface {
             open: *library.get(b"vyre_runtime_open")?,
@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let call = routine.call().bind("a", a).bind("x", &x).bind("y", &mut y);
         call.run().map(drop).unwrap_or_else(|error| panic!("{error}"));
     };
-    // All are verified, tuned and compiled anew by then.
+    // By then all are verified, tuned and recompiled.
     (0..200_000).for_each(|_| {
         by_shared();
         by_linked();
@@ -88,11 +88,11 @@ fn shared_library() -> Result<Library, Box<dyn Error>> {
     let example = std::env::current_exe()?;
     let folder = example.parent().and_then(|examples| examples.parent()).ok_or("where is this example?")?;
     let name = libloading::library_filename("vyre_c");
-    // SAFETY: what the library does when it is loaded is what any Rust library does.
+    // SAFETY: loading the library runs only the initialisers of any Rust library.
     Ok(unsafe { Library::new(folder.join("deps").join(name)) }?)
 }
 
-/// The call by these functions, on memory of its own.
+/// Makes the call through these functions, on its own memory.
 fn caller(interface: &Interface) -> impl FnMut() {
     let options = vyre_runtime_options {
         backends: c"cpu".as_ptr(),
@@ -103,7 +103,7 @@ fn caller(interface: &Interface) -> impl FnMut() {
         context: null_mut(),
     };
     let (mut runtime, mut routine) = (vyre_runtime(null_mut()), vyre_routine(null_mut()));
-    // SAFETY: all pointers are to what is here.
+    // SAFETY: all pointers are to live local values.
     unsafe {
         assert_eq!((interface.open)(VYRE_ABI_VERSION, &options, &mut runtime), 0);
         assert_eq!((interface.load)(runtime, TEXT.as_ptr(), &mut routine), 0);
@@ -123,7 +123,7 @@ fn caller(interface: &Interface) -> impl FnMut() {
         argument(c"y", memory.2.as_mut_ptr(), 64, VYRE_WRITE),
     ];
     let run = interface.run;
-    // SAFETY: the arguments name memory that is never freed, and that nobody else uses.
+    // SAFETY: the arguments name memory that is never freed and that nothing else uses.
     move || assert_eq!(unsafe { run(routine, arguments.as_ptr(), 3, null(), null_mut()) }, 0)
 }
 

@@ -21,7 +21,7 @@ macro_rules! types {
         pub(crate) fn data_type(ty: vyre_type) -> Result<DataType, Fault> {
             match ty {
                 $($name => Ok(DataType::$data),)*
-                _ => Err(Fault::new(VYRE_ARGUMENT, format!("{ty} is no element type"))),
+                _ => Err(Fault::new(VYRE_ARGUMENT, format!("{ty} is not an element type"))),
             }
         }
 
@@ -174,7 +174,10 @@ impl Bound {
 unsafe fn memory<'a>(name: &str, argument: &vyre_argument) -> Result<Argument<'a>, Fault> {
     let element = data_type(argument.type_)?;
     let length = length_of(argument, element).ok_or_else(|| {
-        Fault::new(VYRE_ARGUMENT, format!("`{name}` has {} elements, more than memory can", argument.count))
+        Fault::new(
+            VYRE_ARGUMENT,
+            format!("`{name}` has {} elements, more than memory can hold", argument.count),
+        )
     })?;
     let data = if length > 0 { argument.data.cast::<u8>() } else { std::ptr::NonNull::dangling().as_ptr() };
     if data.is_null() {
@@ -189,7 +192,7 @@ unsafe fn memory<'a>(name: &str, argument: &vyre_argument) -> Result<Argument<'a
             let bytes = unsafe { std::slice::from_raw_parts_mut(data, length) };
             Ok(Argument::elements_mut(element, bytes))
         }
-        other => Err(Fault::new(VYRE_ARGUMENT, format!("{other} is no access of `{name}`"))),
+        other => Err(Fault::new(VYRE_ARGUMENT, format!("{other} is not an access for `{name}`"))),
     }
 }
 

@@ -46,7 +46,7 @@ fn held(used: &Use) -> Result<&Held, Fault> {
 /// Size of `count` elements in bytes.
 fn length(element: DataType, count: usize) -> Result<usize, Fault> {
     let length = count.checked_mul(element.size()).filter(|&length| length <= isize::MAX as usize);
-    length.ok_or_else(|| Fault::new(VYRE_ARGUMENT, format!("{count} elements are more than memory can have")))
+    length.ok_or_else(|| Fault::new(VYRE_ARGUMENT, format!("{count} elements are more than memory can hold")))
 }
 
 /// Makes a device array with these contents; all zeros if `contents` is null.

@@ -220,7 +220,7 @@ pub unsafe extern "C" fn vyre_run_op(
 
 fn unknown(op: &str) -> Fault {
     let known: Vec<&str> = ROWS.iter().map(|row| row.id).collect();
-    Fault::new(VYRE_ARGUMENT, format!("there is no op `{op}`; there are {}", known.join(", ")))
+    Fault::new(VYRE_ARGUMENT, format!("there is no op `{op}`; the ops are {}", known.join(", ")))
 }
 
 fn loaded(runtime: &Runtime, ops: &Ops, place: usize, wanted: &Wanted) -> Result<OpRoutine, Fault> {

@@ -156,7 +156,7 @@ pub unsafe extern "C" fn vyre_load_wire(
             return Err(Fault::null("`bytes`"));
         }
         if length > isize::MAX as usize {
-            return Err(Fault::new(VYRE_ARGUMENT, format!("{length} bytes are more than memory can have")));
+            return Err(Fault::new(VYRE_ARGUMENT, format!("{length} bytes are more than memory can hold")));
         }
         // SAFETY: by contract.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) };
@@ -251,7 +251,7 @@ unsafe fn set<'a>(mut call: Call<'a>, options: &vyre_options) -> Result<Call<'a>
         VYRE_FALLBACK_FORBID => call = call.fallback(Fallback::Forbid),
         VYRE_FALLBACK_WARN => call = call.fallback(Fallback::Warn),
         VYRE_FALLBACK_ALLOW => call = call.fallback(Fallback::Allow),
-        other => return Err(Fault::new(VYRE_ARGUMENT, format!("{other} is no fallback"))),
+        other => return Err(Fault::new(VYRE_ARGUMENT, format!("{other} is not a fallback policy"))),
     }
     if options.without_asserts != 0 {
         call = call.asserts(false);

@@ -110,7 +110,7 @@ pub unsafe extern "C" fn vyre_runtime_open(
     guarded(|| {
         if abi != VYRE_ABI_VERSION {
             let message = format!(
-                "the header is of version {abi} of the interface, and the library of {VYRE_ABI_VERSION}"
+                "the header has version {abi} of the interface, the library version {VYRE_ABI_VERSION}"
             );
             return Err(Fault::new(VYRE_ABI, message));
         }

@@ -89,7 +89,7 @@ impl Fault {
     }
 
     pub(crate) fn handle(what: &str) -> Fault {
-        Fault::new(VYRE_HANDLE, format!("this is no {what}: it was freed before, or never was one"))
+        Fault::new(VYRE_HANDLE, format!("this is not a valid {what}: it was freed, or never was one"))
     }
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn guarded(inside: impl FnOnce() -> Result<(), Fault>) -> vyre_status
     match vyre::unstable::driver::contain(inside) {
         Ok(Ok(())) => VYRE_OK,
         Ok(Err(fault)) => fail(fault),
-        Err(message) => fail(Fault::new(VYRE_PANIC, format!("the library: {message}; please report this"))),
+        Err(message) => fail(Fault::new(VYRE_PANIC, format!("internal error: {message}; please report it"))),
     }
 }
 

@@ -1,8 +1,9 @@
-//! What an editor waits for: `cargo bench -p vyre-cli --bench lsp`, or `… -- target/release/vyre` for a command that is built.
+//! Latency that an editor sees: `cargo bench -p vyre-cli --bench lsp`, or `… --
+//! target/release/vyre` for a prebuilt command.
 //!
-//! Starts `vyre lsp`, opens texts of 2,000 lines and types into the middle of each, one character a change, as an editor
-//! does. Prints the median and the 90th percentile of the time from a change to its diagnostics, and from a change to
-//! diagnostics, colours and inlay hints.
+//! Starts `vyre lsp`, opens texts of 2,000 lines and types into the middle of each, one character
+//! per change, as an editor does. Prints the median and the 90th percentile of the time from a
+//! change to its diagnostics, and from a change to diagnostics, colours and inlay hints.
 
 use serde_json::{Value, json};
 use std::error::Error;
@@ -47,7 +48,7 @@ fn shown(mut times: Vec<Duration>) -> String {
     format!("{:.1} ms (p90 {:.1})", at(5), at(9))
 }
 
-/// Every line uses two before it.
+/// A kernel in which every line uses two earlier ones.
 fn long() -> String {
     let mut text = String::from("kernel long(x: read_write f32[]) over x {\n  let v0 = x[invocation.x]\n");
     for k in 1..LINES - 3 {
@@ -72,7 +73,7 @@ fn functions() -> String {
     text + "  y[invocation.x] = sum\n}\n"
 }
 
-/// A server, and the pipes to it.
+/// A server and its pipes.
 struct Client {
     child: Child,
     input: ChildStdin,
@@ -106,7 +107,7 @@ impl Client {
         self.diagnostics(version)
     }
 
-    /// Waits for the diagnostics of a version, which has no faults.
+    /// Waits for the diagnostics of a version that has no faults.
     fn diagnostics(&mut self, version: usize) -> Result<(), Box<dyn Error>> {
         loop {
             let message = self.read()?;

@@ -107,7 +107,7 @@ fn stats(places: &Storage, alarm: u32, format: &Format) -> Ending {
         });
         print(&json.to_string());
     } else {
-        let rate = percent.map_or("no rate yet".into(), |percent| format!("{percent:.2}% at hand"));
+        let rate = percent.map_or("no rate yet".into(), |percent| format!("{percent:.2}% hit rate"));
         let below = if below_alarm_threshold { format!(", below {alarm}%") } else { String::new() };
         print(&format!("compiled programs in {runs} runs: {hits} hits, {misses} misses, {rate}{below}"));
     }
@@ -144,7 +144,7 @@ fn show(files: &[TableFile], format: &Format) {
         return;
     }
     if files.is_empty() {
-        print("nothing has been kept yet");
+        print("nothing has been saved yet");
     }
     for file in files {
         let state = match (&file.rows, file.kind) {

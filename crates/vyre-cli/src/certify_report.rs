@@ -19,7 +19,7 @@ const WAYS: usize = 2;
 
 /// Writes the report of a backend, even if the backend cannot be opened or gives wrong results.
 pub(crate) fn write(ids: &[String], path: &Path, form: Form) -> Result<Ending, Ending> {
-    let [id] = ids else { return Err(Ending::Usage("`--report` is about one backend".into())) };
+    let [id] = ids else { return Err(Ending::Usage("`--report` takes one backend".into())) };
     // A driver that crashes does so in a helper process.
     meet_unknown_drivers(&[id]);
     let mut report = serde_json::json!({
@@ -53,7 +53,7 @@ pub(crate) fn write(ids: &[String], path: &Path, form: Form) -> Result<Ending, E
     } else {
         let state = match (failed, report["error"].as_str()) {
             (_, Some(error)) => error.to_string(),
-            (true, None) => format!("`{id}` is not right"),
+            (true, None) => format!("`{id}` gives wrong results"),
             (false, None) => format!("`{id}` passed the conformance set and {PROGRAMS} generated programs"),
         };
         print(&format!("{state}; the report is in {}", path.display()));

@@ -15,8 +15,8 @@ use vyre_driver::{VyreBackend, registry};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Every usable backend runs some generated programs and is compared with the interpreter; every table is read. Ends with
-code 1 if something is broken; what is merely not there is told and no fault.
+Every usable backend runs some generated programs and is compared with the interpreter; every table is read. Exits with
+code 1 if something is broken; something that is merely missing is reported, but is not a fault.
 
 Examples:
   vyre doctor
@@ -141,7 +141,7 @@ fn compare(id: &'static str, device: &str, programs: u64) -> Check {
     let failure = (0..programs).find_map(|seed| runner.check(&generator.from_seed(seed), seed).err());
     let took = quantity::time(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     match failure {
-        None => Check::new(name, Verdict::Fine, format!("{device}: {programs} programs as the interpreter has them, {took}")),
+        None => Check::new(name, Verdict::Fine, format!("{device}: {programs} programs match the interpreter, {took}")),
         Some(mismatch) => Check::new(name, Verdict::Broken, format!("{device}: {}", mismatch.difference))
             .help(format!("`vyre conform --backend {id}` writes the failing program; leave the backend out with --backend")),
     }
@@ -156,7 +156,7 @@ fn tables() -> Vec<Check> {
         checks.push(match &file.rows {
             _ if file.kind == Kind::SetAside => {
                 Check::new(name, Verdict::Note, format!("{path} was damaged and is no longer used"))
-                    .help("look into it or remove it: `vyre cache clear set-aside`")
+                    .help("inspect it or remove it: `vyre cache clear set-aside`")
             }
             Ok(rows) => Check::new(name, Verdict::Fine, format!("{path}: {rows} rows")),
             Err(error) => Check::new(name, Verdict::Broken, error.to_string()),
@@ -165,8 +165,9 @@ fn tables() -> Vec<Check> {
     let folders = [&places.routes, &places.hints].into_iter().flatten().filter_map(|path| path.parent());
     checks.extend(folders.filter_map(unwritable));
     if places.routes.is_none() {
-        let note = Check::new("tables", Verdict::Note, "what is learnt is not kept");
-        checks.push(note.help("set HOME or XDG_CONFIG_HOME to a folder, and VYRE_TABLES not to `off`"));
+        let note = Check::new("tables", Verdict::Note, "learnt data is not saved");
+        checks
+            .push(note.help("set HOME or XDG_CONFIG_HOME to a folder, and do not set VYRE_TABLES to `off`"));
     }
     checks
 }

@@ -138,7 +138,7 @@ fn source(loaded: &Loaded, dialect: &Dialect, workgroup: Option<[u32; 3]>) -> Re
     let workgroup = workgroup.unwrap_or(kernel.workgroup_size);
     if workgroup != kernel.workgroup_size && !kernel.shape_free {
         return Err(Ending::CannotRun(format!(
-            "{}: results depend on the workgroup size, so it is written for its own, {:?}",
+            "{}: results depend on the workgroup size, so it is emitted for its own, {:?}",
             loaded.file, kernel.workgroup_size
         )));
     }

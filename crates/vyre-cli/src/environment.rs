@@ -20,7 +20,7 @@ const VARIABLES: [Variable; 8] = [
     Variable { name: "VYRE_HELPER_LIMIT", takes: "a whole number of seconds", fits: is_number },
     Variable {
         name: "VYRE_THREADS",
-        takes: "a whole number from 1 on",
+        takes: "a whole number of at least 1",
         fits: |text| is_number(text) && text.trim() != "0",
     },
     Variable {

@@ -90,7 +90,7 @@ fn explain(file: &Path, arguments: &Arguments) -> Result<Explained, Ending> {
         return Ok(explained);
     }
     Err(Ending::Usage(format!(
-        "`{subject}` is no code, op, word or file; `vyre explain` lists the codes, `vyre ops` the ops"
+        "`{subject}` is not a code, op, word or file; `vyre explain` lists the codes, `vyre ops` the ops"
     )))
 }
 
@@ -225,7 +225,7 @@ fn program(loaded: &Loaded, elements: u64) -> Result<Explained, Ending> {
         "results depend on the workgroup size, which stays as written"
     };
     let (elements_text, elementwise) = match elementwise(kernel) {
-        Ok(_) => ("each for itself, so batches may be cut anywhere".to_owned(), true),
+        Ok(_) => ("independent, so batches can be split anywhere".to_owned(), true),
         Err(reason) => (reason.message, false),
     };
     let ops: Vec<String> = kernel.needs.ops.iter().map(ToString::to_string).collect();

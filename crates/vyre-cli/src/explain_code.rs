@@ -20,8 +20,9 @@ pub(crate) fn explain(loaded: &Loaded) -> Result<(String, serde_json::Value), En
     lines.push(checks(&report));
     if report.divergent_branches > 0 {
         let count = report.divergent_branches;
-        lines
-            .push(format!("{count} branches or loops go on while any lane needs them; the other lanes wait"));
+        lines.push(format!(
+            "{count} branches or loops run as long as any lane needs them; the other lanes wait"
+        ));
     }
     lines.extend(report.accesses.iter().map(line));
     let text = format!("code      {}", lines.join("\n          "));
@@ -43,8 +44,8 @@ fn checks(report: &CodeReport) -> String {
     let checked = report.accesses.iter().filter(|access| access.checked).count();
     let when = match report.requirements {
         0 => "in every dispatch".to_string(),
-        1 => "in dispatches that meet 1 condition, which is looked at before they start".into(),
-        count => format!("in dispatches that meet {count} conditions, which are looked at before they start"),
+        1 => "in dispatches that meet 1 condition, which is checked before they start".into(),
+        count => format!("in dispatches that meet {count} conditions, which are checked before they start"),
     };
     match (checked, report.accesses.len()) {
         (0, _) => format!("no index is checked, {when}"),
@@ -63,8 +64,8 @@ fn touch(access: &MemoryAccess) -> &'static str {
 fn reach(access: &MemoryAccess) -> &'static str {
     match access.reach {
         Reach::One => "one element for all lanes",
-        Reach::Neighbours => "neighbours, all lanes at once",
-        Reach::Strided => "equally far apart, by shuffles where they are near",
+        Reach::Neighbours => "adjacent elements, all lanes at once",
+        Reach::Strided => "at a constant stride, by shuffles where it is small",
         Reach::Rows => "a row for each lane, eight elements at a time",
         Reach::LaneByLane => "lane by lane",
     }

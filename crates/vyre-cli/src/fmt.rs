@@ -7,7 +7,7 @@ use vyre_foundation::text;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Comments stay; only blanks, line ends and semicolons change. Standard input is laid out to standard output.
+Comments are kept; only spaces, line breaks and semicolons change. Standard input is formatted to standard output.
 
 Examples:
   vyre fmt examples/*.vyre
@@ -77,7 +77,7 @@ fn lay_out(source: &str, name: &str, form: Form) -> Result<Outcome, Ending> {
     // as it is.
     if text::parse(&formatted) != text::parse(source) {
         return Err(Ending::CannotRun(format!(
-            "{name} is left as it is: laying it out would change its meaning"
+            "{name} is left unchanged: formatting it would change its meaning"
         )));
     }
     Ok(if formatted == source { Outcome::AsItWas } else { Outcome::Changed(formatted) })

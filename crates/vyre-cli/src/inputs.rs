@@ -85,7 +85,9 @@ impl InputArguments {
         if let Some(input) = self.inputs.iter().find(unknown) {
             let names: Vec<&str> = given.iter().map(|decl| &*decl.name).collect();
             let (name, names) = (&input.name, names.join(", "));
-            return Err(Ending::Usage(format!("`{name}` is no input of the program; these are: {names}")));
+            return Err(Ending::Usage(format!(
+                "`{name}` is not an input of the program; the inputs are: {names}"
+            )));
         }
         let twice =
             |(at, input): &(usize, &Input)| self.inputs[..*at].iter().any(|other| other.name == input.name);
@@ -112,11 +114,11 @@ impl InputArguments {
 fn nothing_given(decl: &BufferDecl) -> String {
     let (name, element) = (&decl.name, decl.element);
     match decl.count {
-        1 => format!("`{name}` is given nothing; add --in {name}=1"),
+        1 => format!("`{name}` has no input; add --in {name}=1"),
         0 => format!(
-            "`{name}` is given nothing; add --in {name}=rand:{element}:1K, or a file: --in {name}=data.npy"
+            "`{name}` has no input; add --in {name}=rand:{element}:1K, or a file: --in {name}=data.npy"
         ),
-        _ => format!("`{name}` is given nothing; add --in {name}=rand, or a file: --in {name}=data.npy"),
+        _ => format!("`{name}` has no input; add --in {name}=rand, or a file: --in {name}=data.npy"),
     }
 }
 
@@ -170,7 +172,7 @@ fn from_file(path: &Path, decl: &BufferDecl) -> Result<Vec<u8>, String> {
             numpy_name(decl.element)
         )),
         None if decl.element != DataType::Bf16 => {
-            Err(format!("`{shown}` holds bare pairs of bytes, the buffer {}", decl.element))
+            Err(format!("`{shown}` holds raw pairs of bytes, the buffer {}", decl.element))
         }
         Some(_) | None => Ok(array.bytes),
     }
@@ -228,14 +230,15 @@ impl Generator {
             words = rest;
         }
         let takes_number = matches!(self, Generator::Random | Generator::Iota);
-        let own_number = |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is no whole number"));
+        let own_number =
+            |text: &str| text.parse::<u64>().map_err(|_| format!("`{text}` is not a whole number"));
         let usual = if self == Generator::Iota { 1 } else { seed };
         let (count, number) = match words {
             [] if decl.count > 0 => (u64::from(decl.count), usual),
-            [] => return Err(format!("say how many elements, as in {element}:1000")),
+            [] => return Err(format!("give the number of elements, as in {element}:1000")),
             [count] => (quantity::count(count)?, usual),
             [count, number] if takes_number => (quantity::count(count)?, own_number(number)?),
-            [_, more, ..] => return Err(format!("`{more}` is too much; write {element}:1000")),
+            [_, more, ..] => return Err(format!("`{more}` is unexpected; write {element}:1000")),
         };
         self.fill(decl, count, number)
     }
@@ -318,10 +321,10 @@ mod tests {
             let fault = bytes(&open, data).expect_err(data);
             assert!(fault.starts_with("--in x: ") && fault.contains(expected), "{fault}");
         };
-        check("rand", "say how many");
+        check("rand", "give the number of elements");
         check("rand:f32:4", "elements of u16, not f32");
-        check("zeros:u16:4:4", "`4` is too much");
-        check("rand:4:x", "`x` is no whole number");
+        check("zeros:u16:4:4", "`4` is unexpected");
+        check("rand:4:x", "`x` is not a whole number");
         check("rand:2000G", "more than 1073741824");
         check("iota:-1", "not a count");
         check("@no/such/file", "cannot read `no/such/file`");

@@ -79,7 +79,7 @@ Examples:
   vyre run examples/saxpy.vyre --in a=2 --in x=rand:f32:1M --in y=zeros:1M
   vyre check examples/*.vyre                                faults and remarks, with their places
   vyre bench --quick --html report.html                     how fast, beside C and the machine's limits
-  vyre devices                                              what is there to run on
+  vyre devices                                              backends on this machine
   vyre explain V015                                         what a diagnostic code means
 
 Exit codes:
@@ -293,7 +293,7 @@ fn is_input_a_pipe() -> bool {
 fn stop_on_interrupt(stop: &'static AtomicBool) {
     // A second handler in one process is refused; the first serves both.
     let _ = ctrlc::set_handler(|| match stop.swap(true, Ordering::Relaxed) {
-        false => output::warn("stopping; once more ends it at once"),
+        false => output::warn("stopping; interrupt again to stop at once"),
         true => end_now(130),
     });
 }

@@ -21,7 +21,7 @@ use std::collections::{BTreeSet, HashMap};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 An editor starts it and speaks the Language Server Protocol on standard input and output; docs/editors.md has the
-settings of several. It gives diagnostics with their mends, types, uniformity and ranges of values, definitions,
+settings of several. It provides diagnostics with fixes, types, uniformity and ranges of values, definitions,
 references, renaming, completion, formatting, highlighting and inlay hints.
 
 Examples:
@@ -178,7 +178,7 @@ impl Server<'_> {
                 self.reply::<SemanticTokensFullRequest>(params, answers::semantic_tokens)
             }
             InlayHintRequest::METHOD => self.reply::<InlayHintRequest>(params, answers::inlay_hints),
-            unknown => Err((ErrorCode::MethodNotFound, format!("there is no request `{unknown}` here"))),
+            unknown => Err((ErrorCode::MethodNotFound, format!("the request `{unknown}` is not supported"))),
         }
     }
 

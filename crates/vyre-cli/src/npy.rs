@@ -50,14 +50,14 @@ pub(crate) fn read(file: &[u8]) -> Result<Array, String> {
         [1, _, low, high, rest @ ..] => (usize::from(u16::from_le_bytes([*low, *high])), rest),
         [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
         [] | [1..=3, ..] => return Err("it ends within its header".into()),
-        [version, ..] => return Err(format!("it has version {version}, known are 1 to 3")),
+        [version, ..] => return Err(format!("it has version {version}; versions 1 to 3 are supported")),
     };
     let (header, data) = data.split_at_checked(header).ok_or("it ends within its header")?;
     let header = std::str::from_utf8(header).map_err(|_| "its header is not text")?;
     let (element, swapped) = element_type(entry(header, "descr")?)?;
     let shape = shape(entry(header, "shape")?)?;
     if entry(header, "fortran_order")?.starts_with("True") && shape.len() > 1 {
-        return Err("its columns come first; save numpy.ascontiguousarray(array)".into());
+        return Err("it is stored column by column; save numpy.ascontiguousarray(array)".into());
     }
     let size = element.map_or(2, DataType::size) as u64;
     let bytes = shape.iter().try_fold(size, |bytes, axis| bytes.checked_mul(*axis));
@@ -81,7 +81,7 @@ fn entry<'h>(header: &'h str, name: &str) -> Result<&'h str, String> {
 /// Element type of a type description, and whether its bytes are big-endian.
 fn element_type(description: &str) -> Result<(Option<DataType>, bool), String> {
     let quoted = description.strip_prefix('\'').and_then(|rest| rest.split_once('\''));
-    let Some((name, _)) = quoted else { return Err("its elements are no plain numbers".into()) };
+    let Some((name, _)) = quoted else { return Err("its elements are not plain numbers".into()) };
     let (order, name) = match name.as_bytes().first() {
         Some(b'<' | b'>' | b'|' | b'=') => name.split_at(1),
         Some(_) | None => ("", name),
@@ -165,7 +165,7 @@ mod tests {
         check(&[MAGIC, &[9, 0]].concat(), "version 9");
         check(&[MAGIC, &[1, 0, 200, 0, b'{']].concat(), "ends within its header");
         check(&file("{}", &[]), "has no descr");
-        check(&file("{'descr': [('a', '<f4')], 'shape': ()}", &[]), "no plain numbers");
+        check(&file("{'descr': [('a', '<f4')], 'shape': ()}", &[]), "not plain numbers");
         check(&file("{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", &[0; 8]), "c8");
         check(
             &file("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2)}", &[0; 16]),

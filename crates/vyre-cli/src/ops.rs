@@ -6,7 +6,7 @@ use vyre_foundation::ops::Op;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-`vyre explain OP` tells more about one of them; docs/ops.md has them all on one page.
+`vyre explain OP` explains one of them; docs/ops.md lists them all on one page.
 
 Examples:
   vyre ops
@@ -30,7 +30,9 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
         let row = |(name, id, doc): &(String, String, &str)| serde_json::json!({ "name": name, "id": id, "doc": doc });
         print(&found.iter().map(row).collect::<serde_json::Value>().to_string());
     } else if found.is_empty() {
-        return Ending::Usage(format!("no op has `{wanted}` in its name or sentence; `vyre ops` lists all"));
+        return Ending::Usage(format!(
+            "no op has `{wanted}` in its name or description; `vyre ops` lists all"
+        ));
     } else {
         let lines: Vec<String> = found.iter().map(|(name, _, doc)| format!("{name:<18} {doc}")).collect();
         print(&lines.join("\n"));

@@ -81,7 +81,7 @@ const ALL_PASSES: &str = "all";
 fn pass(name: &str) -> Result<Pass, Ending> {
     let known: Vec<&str> = Pass::ALL.iter().map(|pass| pass.name()).collect();
     Pass::from_name(name)
-        .ok_or_else(|| Ending::Usage(format!("`{name}` is no pass; there are {}", known.join(", "))))
+        .ok_or_else(|| Ending::Usage(format!("`{name}` is not a pass; the passes are {}", known.join(", "))))
 }
 
 fn schedule(arguments: &Arguments) -> Result<Schedule, Ending> {

@@ -79,7 +79,7 @@ impl Raster<'_> {
     pub(crate) fn to_png(self, map: ColourMap) -> Result<Vec<u8>, String> {
         let Raster { element, bytes, width, height } = self;
         let pixels = width.checked_mul(height).filter(|pixels| (1..=MAX_PIXELS).contains(pixels));
-        let pixels = pixels.ok_or_else(|| format!("{width} by {height} pixels are no picture"))?;
+        let pixels = pixels.ok_or_else(|| format!("a picture cannot have {width} by {height} pixels"))?;
         let elements = (bytes.len() / element.size()) as u64;
         let (colour, data) = match elements.checked_div(pixels).filter(|n| n * pixels == elements) {
             Some(1) => (png::ColorType::Rgb, mapped(element, bytes, map)),

@@ -13,7 +13,7 @@ pub(crate) fn extent(text: &str) -> Result<[u64; 2], String> {
     let sides: Vec<Option<u64>> = text.trim().split('x').map(factor).collect();
     match sides[..] {
         [Some(width), Some(height)] => Ok([width, height]),
-        _ => Err(format!("`{text}` is no width and height: write 640x480")),
+        _ => Err(format!("`{text}` is not a width and height: write 640x480")),
     }
 }
 
@@ -31,11 +31,9 @@ pub(crate) fn axes(text: &str) -> Result<[u32; 3], String> {
 
 /// Like [`axes`], with every axis at least 1.
 pub(crate) fn positive_axes(text: &str) -> Result<[u32; 3], String> {
-    axes(text).and_then(
-        |axes| {
-            if axes.contains(&0) { Err("every axis has at least 1".into()) } else { Ok(axes) }
-        },
-    )
+    axes(text).and_then(|axes| {
+        if axes.contains(&0) { Err("every axis must be at least 1".into()) } else { Ok(axes) }
+    })
 }
 
 /// Parses a positive number of seconds.

@@ -26,8 +26,8 @@ pub(crate) struct Arguments {
 }
 
 const EXAMPLES: &str = "\
-A manifest holds the program, the backend and how it was compiled, not the inputs. What differs from the machine it was
-written on is told on standard error.
+A manifest holds the program, the backend and how it was compiled, not the inputs. Differences from the machine it
+was written on are reported on standard error.
 
 Example:
   vyre run examples/saxpy.vyre --manifest saxpy.json

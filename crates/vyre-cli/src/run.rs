@@ -93,7 +93,7 @@ impl Arguments {
             [] | [_] => Ok(()),
             several => {
                 let names = several.join(" and ");
-                Err(Ending::Usage(format!("standard output takes one document, and {names} ask for it")))
+                Err(Ending::Usage(format!("standard output takes one document, but {names} write to it")))
             }
         }
     }
@@ -189,7 +189,7 @@ fn explanation(loaded: &Loaded, inputs: &[Vec<u8>], config: &DispatchConfig, don
     ];
     let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     if let Ok(launch) = Launch::from_inputs(&loaded.kernel, &borrowed, config.overrides()) {
-        let shape = if loaded.kernel.shape_free { ", any size would do" } else { "" };
+        let shape = if loaded.kernel.shape_free { ", any size is possible" } else { "" };
         lines.push(format!("shape     grid {:?} of workgroups {:?}{shape}", launch.grid, launch.workgroup));
     }
     lines.extend(done.explanation.as_ref().map(|explanation| format!("\n{explanation}")));

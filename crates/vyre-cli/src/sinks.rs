@@ -86,7 +86,7 @@ impl OutputArguments {
         if is_picture(file) {
             let [width, height] = shape.ok_or_else(|| {
                 Ending::Usage(format!(
-                    "`{}` has {elements} elements in a row; say how they lie with --shape WIDTHxHEIGHT",
+                    "`{}` has {elements} elements without a shape; give one with --shape WIDTHxHEIGHT",
                     decl.name
                 ))
             })?;
@@ -113,8 +113,10 @@ fn unknown_output(sink: &Sink, outputs: &[&BufferDecl]) -> String {
     let names: Vec<&str> = outputs.iter().map(|decl| &*decl.name).collect();
     let names = names.join(", ");
     match &sink.name {
-        Some(name) => format!("`{name}` is no output of the program; these are: {names}"),
-        None => format!("--out {}: say which output, as in y={0}; these are: {names}", sink.file.display()),
+        Some(name) => format!("`{name}` is not an output of the program; the outputs are: {names}"),
+        None => {
+            format!("--out {}: name the output, as in y={0}; the outputs are: {names}", sink.file.display())
+        }
     }
 }
 

@@ -31,7 +31,7 @@ impl SetArguments {
                 text => text.parse().ok(),
             };
             let number =
-                number.ok_or_else(|| Ending::Usage(format!("`{value}` is no number for `{name}`")))?;
+                number.ok_or_else(|| Ending::Usage(format!("`{value}` is not a number for `{name}`")))?;
             Ok((name.clone(), number))
         };
         let set = self.set.iter().map(number).collect::<Result<_, Ending>>()?;
@@ -97,12 +97,12 @@ pub(crate) fn read(
         return shader(name, bytes, set, language);
     }
     if set.entry.is_some() {
-        return Err(Ending::Usage(format!("{name} is no shader; only shaders have entry points")));
+        return Err(Ending::Usage(format!("{name} is not a shader; only shaders have entry points")));
     }
     if bytes.starts_with(&wire::MAGIC) {
         if !set.constants().is_empty() {
             return Err(Ending::Usage(format!(
-                "{name} is wire bytes, whose constants have their values; set them in the text"
+                "{name} is wire bytes, whose constants are already fixed; set them in the text"
             )));
         }
         let program = wire::decode(&bytes).map_err(|error| Ending::CannotRun(format!("{name}: {error}")))?;

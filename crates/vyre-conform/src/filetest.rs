@@ -565,7 +565,7 @@ fn parse_schedule(words: &[String], no_overrides: Assume) -> Result<Schedule, St
             Some(("assume", "dispatch_checks")) => {
                 schedule.assume = Assume { dispatch_checks: true, ..no_overrides };
             }
-            Some(_) => return Err(format!("`{word}` is nothing that a schedule is told")),
+            Some(_) => return Err(format!("`{word}` is not an option of a schedule")),
             None => schedule.passes.extend(match word.as_str() {
                 "quick" => Schedule::quick().passes,
                 "full" => Schedule::full().passes,

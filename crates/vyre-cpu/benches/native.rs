@@ -1,12 +1,14 @@
-//! The kernels of `bench/kernels` beside the native peers of `bench/native`, in one run, in random order.
+//! The kernels of `bench/kernels` compared with the native peers of `bench/native`, in one run, in
+//! random order.
 //!
-//! `cargo bench -p vyre-cpu --bench native [-- words]` runs the rows whose names contain one of the words. Both sides work
-//! in place on arrays of the same contents; the results are compared before anything is timed. A figure is the median
-//! over the rounds, with the first decile beside it; the compile time is processor time, in the mean; `vyre/C` below 1 means that vyre is faster. Without a C compiler
-//! only vyre's own times are shown. `--dump` instead leaves each kernel's vector form and machine code in the target's
-//! folder for temporary files, and says how to read them.
+//! `cargo bench -p vyre-cpu --bench native [-- words]` runs the rows whose names contain one of the
+//! words. Both sides work in place on arrays with the same contents; the results are compared
+//! before anything is timed. Each figure is the median over the rounds, with the first decile
+//! beside it; compile time is mean processor time; `vyre/C` below 1 means that vyre is faster.
+//! Without a C compiler only vyre's times are shown. `--dump` instead writes each kernel's vector
+//! form and machine code to the target's folder for temporary files, and prints how to read them.
 
-#![allow(unsafe_code)] // The peers are C functions in libraries that are loaded here.
+#![allow(unsafe_code)] // Loads and calls C functions.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -20,7 +22,8 @@ use vyre_foundation::text::parse;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// A workload: its arrays, the kernels that do it one after the other, and the peer that does it in one call.
+/// A workload: its arrays, the kernels that run in sequence, and the peer that does the same in one
+/// call.
 struct Row {
     name: &'static str,
     peer: &'static str,
@@ -29,7 +32,7 @@ struct Row {
     compare: Compare,
 }
 
-/// An array of a workload, known to its kernels by name and to its peer by position.
+/// An array of a workload, matched by name in kernels and by position in the peer.
 #[derive(Clone, PartialEq)]
 struct Array {
     name: &'static str,
@@ -41,15 +44,15 @@ fn array(name: &'static str, data: Vec<u8>) -> Array {
     Array { name, element_bytes: 4, data }
 }
 
-/// How the arrays of both sides are compared.
+/// How the results of both sides are compared.
 #[derive(Clone, Copy, PartialEq)]
 enum Compare {
     Bits,
-    /// `f32`, to a relative difference.
+    /// As `f32`, up to this relative difference.
     Close(f32),
-    /// The sums of the last array, as `f32`.
+    /// The sum of the last array, as `f32`.
     SumOfLast,
-    /// The sum of the last array, as `u32`; the order of adding does not matter.
+    /// The sum of the last array, as `u32`, in any order of addition.
     WrappingSumOfLast,
 }
 
@@ -80,7 +83,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// How long a process takes from its start to its end with one result in between: saxpy of 1024 elements.
+/// Time of a whole process that computes one result: saxpy of 1024 elements.
 fn fresh_process() -> Result<(), Failure> {
     let mut times = Vec::new();
     for _ in 0..25 {
@@ -97,7 +100,7 @@ fn fresh_process() -> Result<(), Failure> {
 
 type MakeRow = Box<dyn Fn(&'static str) -> Row>;
 
-/// Every row, made when its turn comes: the arrays of all of them together are large.
+/// Every row, built when its turn comes: all arrays together are large.
 fn rows() -> Vec<(&'static str, MakeRow)> {
     let mut rows: Vec<(&'static str, MakeRow)> = Vec::new();
     for (name, bits) in [("saxpy 2^10", 10), ("saxpy 2^16", 16), ("saxpy 2^20", 20), ("saxpy 2^24", 24)] {
@@ -206,7 +209,7 @@ fn murmur3(name: &'static str, count: usize) -> Row {
     Row { name, peer: "murmur3", arrays, kernels: vec![("murmur3", None)], compare: Compare::Bits }
 }
 
-// Measuring.
+// Measurement.
 
 fn measure(row: Row) -> Result<(), Failure> {
     let compiled = compile(&row)?;
@@ -221,7 +224,7 @@ fn measure(row: Row) -> Result<(), Failure> {
     let begun = Instant::now();
     run_ours(&compiled.steps, &mut ours)?;
     let once = begun.elapsed().max(Duration::from_nanos(100));
-    // A sample lasts long enough for the clock, a row long enough for a median.
+    // A sample is long enough for the clock, a row long enough for a median.
     let calls = (Duration::from_micros(200).as_nanos() / once.as_nanos()).clamp(1, 1000) as u32;
     let rounds = (Duration::from_millis(1500).as_nanos() / (2 * once * calls).as_nanos()).clamp(9, 301);
     let (mut own_times, mut peer_times) = (Vec::new(), Vec::new());
@@ -258,16 +261,17 @@ fn print_row(name: &str, own: &mut [Duration], peer: &mut [Duration], compile: D
     );
 }
 
-/// The system counts processor time in steps of milliseconds; so many compilations make up for that.
+/// Number of compilations to average over: the system counts processor time in steps of
+/// milliseconds.
 const COMPILES: u32 = 40;
 
 struct Compiled {
     steps: Vec<Step>,
-    /// Of the slowest kernel, in the mean.
+    /// Mean for the slowest kernel.
     time: Duration,
 }
 
-/// A kernel made ready, and which array each of its buffers is.
+/// A compiled kernel, and the array that each of its buffers is bound to.
 struct Step {
     pipeline: Arc<dyn CompiledPipeline>,
     buffers: Vec<(usize, Access)>,
@@ -294,7 +298,7 @@ fn write_code(row: &Row) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The row's kernels, made ready.
+/// Compiles the row's kernels.
 fn steps(row: &Row) -> Result<Vec<Step>, Failure> {
     let backend = Arc::new(Cpu::new()?);
     let make = |&(kernel, domain): &(&str, Option<[u32; 3]>)| {
@@ -321,8 +325,8 @@ fn compile(row: &Row) -> Result<Compiled, Failure> {
     Ok(compiled)
 }
 
-/// What this thread has used of a processor so far where the system tells, since others may use it too; else what the
-/// clock shows.
+/// Processor time of this thread where the system reports it, since other processes share the
+/// processor; otherwise wall-clock time.
 fn processor_time() -> Duration {
     static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
     let used = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
@@ -358,7 +362,7 @@ fn bindings<'a>(step: &Step, arrays: &'a mut [Array]) -> Vec<Binding<'a>> {
 
 fn run_ours(steps: &[Step], arrays: &mut [Array]) -> Result<(), Failure> {
     for step in steps {
-        // A histogram counts from zero.
+        // A histogram starts from zero.
         if let Some(bins) = arrays.iter_mut().find(|array| array.name == "bins") {
             bins.data.fill(0);
         }
@@ -397,7 +401,8 @@ fn check(compare: Compare, ours: &[Array], theirs: &[Array]) -> Result<(), Failu
             singles(&own).into_iter().zip(singles(&peer)).all(|(a, b)| near(a, b))
         }
         Compare::SumOfLast => {
-            // A plain sum of so many singles has lost digits; the kernel's is the better one.
+            // The peer's plain sum of this many `f32` values has lost digits; the kernel's is more
+            // accurate.
             let [a, b]: [f64; 2] = [own, peer].map(|data| singles(&data).into_iter().map(f64::from).sum());
             (a - b).abs() <= 0.05 * a.abs()
         }
@@ -440,7 +445,8 @@ impl Peer {
         }
         const NOW: c_int = 2;
         let path = CString::new(library.to_string_lossy().as_bytes())?;
-        // SAFETY: both strings end with a zero; the function found has the type that `peer.h` declares.
+        // SAFETY: both strings are zero-terminated; the function has the type that `peer.h`
+        // declares.
         let run = unsafe {
             let library = dlopen(path.as_ptr(), NOW);
             if library.is_null() {
@@ -462,7 +468,8 @@ impl Peer {
             pointers[k] = array.data.as_mut_ptr().cast();
             counts[k] = array.data.len() / array.element_bytes;
         }
-        // SAFETY: the peer touches the arrays within their counts, and they are borrowed for the call.
+        // SAFETY: the peer accesses the arrays within their counts, and they are borrowed for the
+        // call.
         unsafe { (self.0)(pointers.as_ptr(), counts.as_ptr()) }
     }
 }

@@ -52,7 +52,7 @@ impl Compiler {
 
     #[cfg(not(all(target_arch = "x86_64", not(windows))))]
     fn x64() -> Result<Compiler, String> {
-        Err("x64 is not made for this target".into())
+        Err("x64 is not available on this target".into())
     }
 
     /// Bytes of a piece.

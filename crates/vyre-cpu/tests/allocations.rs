@@ -1,6 +1,6 @@
 //! A small dispatch through a compiled pipeline allocates nothing.
 
-#![allow(unsafe_code)] // The allocator of this test counts.
+#![allow(unsafe_code)] // For the counting allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,5 +1,5 @@
-//! What opening the backend comes to on this machine, and how long that takes: `cargo run --release -p vyre-cuda --example
-//! opening`.
+//! Result and duration of opening the backend on this machine: `cargo run --release -p vyre-cuda
+//! --example opening`.
 
 use std::time::Instant;
 use vyre_cuda::{BACKEND_ID, Cuda};
@@ -13,7 +13,7 @@ fn main() {
         Ok(_) => println!("{BACKEND_ID} opens in {took:?}"),
         Err(reason) => println!("{reason}\nrefused in {took:?}"),
     }
-    // A runtime asks whether the driver is the one that it knows.
+    // A runtime checks whether the driver is one that it knows.
     let began = Instant::now();
     let stamp = registry::driver_stamp(BACKEND_ID);
     println!("the driver's stamp, {} characters, in {:?}", stamp.len(), began.elapsed());

@@ -40,7 +40,7 @@ pub(crate) fn compile<T>(
             Ok(loaded) => return Ok(loaded),
             Err(error) if device.lost.get().is_some() => return Err(error),
             Err(error) => {
-                tracing::warn!(backend = id, %error, "the driver refused kept code; it is made anew");
+                tracing::warn!(backend = id, %error, "the driver refused cached code; compiling it again");
                 binaries.remove(&key);
             }
         }
@@ -63,7 +63,7 @@ struct Program<'a> {
 
 impl Program<'_> {
     fn new<'a>(nvrtc: &'a LoadedNvrtc, text: &str) -> Result<Program<'a>, String> {
-        let text = CString::new(text).map_err(|_| "the text has a zero in it")?;
+        let text = CString::new(text).map_err(|_| "the text contains a zero byte")?;
         let mut handle = std::ptr::null_mut();
         let none = std::ptr::null();
         // SAFETY: both texts are zero-terminated and copied by the call, and there are no headers.
@@ -72,7 +72,7 @@ impl Program<'_> {
         if made == 0 {
             Ok(Program { nvrtc, handle })
         } else {
-            Err(format!("NVRTC takes no program ({made})"))
+            Err(format!("NVRTC did not create a program ({made})"))
         }
     }
 
@@ -91,12 +91,12 @@ impl Program<'_> {
         // SAFETY: the function writes a number.
         let asked = unsafe { (api.cubin_size)(self.handle, &mut size) };
         if asked != 0 || size == 0 {
-            return Err(format!("NVRTC gave no code ({asked})"));
+            return Err(format!("NVRTC returned no code ({asked})"));
         }
         let mut cubin = vec![0_u8; size];
         // SAFETY: the function writes as many bytes as it reported.
         let given = unsafe { (api.cubin)(self.handle, cubin.as_mut_ptr().cast()) };
-        if given == 0 { Ok(cubin) } else { Err(format!("NVRTC gave no code ({given})")) }
+        if given == 0 { Ok(cubin) } else { Err(format!("NVRTC returned no code ({given})")) }
     }
 
     fn log(&self) -> String {

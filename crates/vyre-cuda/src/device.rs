@@ -78,7 +78,7 @@ fn find() -> Result<Vec<Device>, String> {
     // SAFETY: the function writes a number.
     let asked = unsafe { (driver.api.device_count)(&mut count) };
     if asked != 0 {
-        return Err(format!("asking for devices gave {} ({asked})", error_text(&driver.api, asked)));
+        return Err(format!("counting the devices failed with {} ({asked})", error_text(&driver.api, asked)));
     }
     if count == 0 {
         return Err("the driver finds no device".into());

@@ -73,7 +73,7 @@ fn load_driver() -> Result<LoadedDriver, String> {
             .map_err(|error| format!("the library that {DRIVER_VARIABLE} names does not load: {error}"))?,
         None => {
             let found = DRIVER_NAMES.iter().find_map(|name| open(Path::new(name)).ok());
-            found.ok_or("libcuda is not there: install NVIDIA's driver")?
+            found.ok_or("libcuda was not found: install NVIDIA's driver")?
         }
     };
     let api =
@@ -136,8 +136,8 @@ fn load_nvrtc() -> Result<LoadedNvrtc, String> {
     }
     Err(refused.unwrap_or_else(|| {
         format!(
-            "NVRTC, which compiles kernels, is not there: install it (`pip install nvidia-cuda-nvrtc-cu12`, or a CUDA \
-             toolkit), or name it by {NVRTC_VARIABLE}"
+            "NVRTC, which compiles kernels, was not found: install it (`pip install nvidia-cuda-nvrtc-cu12`, or a CUDA \
+             toolkit), or set {NVRTC_VARIABLE} to its path"
         )
     }))
 }

@@ -76,7 +76,7 @@ impl Drop for DeviceMemory {
             }
         };
         if let Err(error) = self.context.check(freed, "freeing memory") {
-            tracing::debug!(%error, "memory of the device was not freed");
+            tracing::debug!(%error, "device memory was not freed");
         }
     }
 }

@@ -325,7 +325,7 @@ impl Call<'_> {
         if session.waits_until(Instant::now() + GRACE)? {
             return Ok(());
         }
-        let message = format!("a kernel did not end within {GRACE:?} after it was told to");
+        let message = format!("a kernel did not stop within {GRACE:?} of being told to");
         Err(self.core.context.lose(message))
     }
 
@@ -384,7 +384,7 @@ impl Session {
         for event in &mut session.events {
             // SAFETY: as above.
             let made = unsafe { (api.event_create)(event, 0) };
-            context.check(made, "making an event")?;
+            context.check(made, "creating an event")?;
         }
         Ok(session)
     }

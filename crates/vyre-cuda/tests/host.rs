@@ -957,6 +957,6 @@ fn refused(parts: &[&str]) -> Done {
 }
 
 fn absent() -> Done {
-    refused(&["backend `cuda` cannot be used", "libcuda is not there", "install NVIDIA's driver"])?;
+    refused(&["backend `cuda` cannot be used", "libcuda was not found", "install NVIDIA's driver"])?;
     ensure(Cuda::device_names().is_err(), "devices without a driver")
 }

@@ -1,4 +1,4 @@
-//! What the driver itself costs: `cargo bench -p vyre-driver --bench dispatch`.
+//! Overhead of the driver itself: `cargo bench -p vyre-driver --bench dispatch`.
 
 use divan::Bencher;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn compiled(backend: Arc<dyn VyreBackend>) -> Arc<dyn CompiledPipeline> {
     pipeline::compile(backend, &program(), &DispatchConfig::default()).unwrap()
 }
 
-/// The null backend's pipeline: all that is left is the driver.
+/// The null backend's pipeline, which leaves only the driver's overhead.
 #[divan::bench(threads = [1, 2], sample_size = 1000)]
 fn dispatch_borrowed_into(bencher: Bencher) {
     let (pipeline, config) = (compiled(Arc::new(NullBackend::default())), DispatchConfig::default());
@@ -40,7 +40,7 @@ fn dispatch_borrowed_into(bencher: Bencher) {
     });
 }
 
-/// The same with the lookup in the pipeline cache in front of it.
+/// The same, preceded by a pipeline cache lookup.
 #[divan::bench(threads = [1, 2], sample_size = 1000)]
 fn cached_dispatch_borrowed_into(bencher: Bencher) {
     let backend = Arc::new(NullBackend::default());
@@ -73,14 +73,14 @@ fn snapshot() -> u64 {
     snapshot_dispatch_telemetry().launches
 }
 
-/// Admission and all, on a backend that compiles in no time.
+/// Admission and the rest of a compile, on a backend that compiles instantly.
 #[divan::bench]
 fn compile(bencher: Bencher) {
     let (backend, program): (Arc<dyn VyreBackend>, _) = (Arc::new(NullBackend::default()), program());
     bencher.bench(|| pipeline::compile(backend.clone(), &program, &DispatchConfig::default()).unwrap());
 }
 
-/// A warm call's route and report: what routing adds to the pipeline call.
+/// A warm call's route and report: the cost that routing adds to a pipeline call.
 #[divan::bench(threads = [1, 2], sample_size = 1000)]
 fn route_and_report(bencher: Bencher) {
     let program = routed_program();
@@ -91,7 +91,8 @@ fn route_and_report(bencher: Bencher) {
     });
 }
 
-/// Routing, hints, the clock, and a dispatch on the null backend, to be compared with `dispatch_borrowed_into`.
+/// Routing, hints, the clock, and a dispatch on the null backend; compare with
+/// `dispatch_borrowed_into`.
 #[divan::bench(threads = [1, 2], sample_size = 1000)]
 fn routed_dispatch_borrowed_into(bencher: Bencher) {
     let (pipeline, config) = (compiled(Arc::new(NullBackend::default())), DispatchConfig::default());

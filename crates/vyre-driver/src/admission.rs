@@ -53,7 +53,7 @@ fn check_regions(program: &Program) -> Result<(), BackendError> {
         if program.entry().is_empty() { "it is empty" } else { "it has a statement outside a region" };
     Err(fault(
         Code::NotRegions,
-        format!("a backend takes a top-level Region-wrapped Program, and this is none: {found}"),
+        format!("a backend takes a top-level Region-wrapped Program, and this is not one: {found}"),
         "build it with `Program::wrapped`, or put the body in a region",
     ))
 }

@@ -55,7 +55,7 @@ impl Binaries {
         let size = fs::metadata(&path).ok()?.len();
         let content = if size <= 2 * LARGEST_FILE { fs::read(&path).ok()? } else { Vec::new() };
         let Some(binary) = unpack(content) else {
-            tracing::warn!(file = %path.display(), "a damaged binary is made anew");
+            tracing::warn!(file = %path.display(), "a cached binary is damaged; compiling it again");
             self.remove(key);
             return None;
         };
@@ -87,7 +87,7 @@ impl Binaries {
         let written = write(folder, &temporary, binary).and_then(|()| fs::rename(&temporary, &path));
         if let Err(error) = written {
             let _ = fs::remove_file(&temporary);
-            tracing::debug!(file = %path.display(), %error, "a binary was not kept");
+            tracing::debug!(file = %path.display(), %error, "a binary was not cached");
             return;
         }
         drop_oldest(folder);

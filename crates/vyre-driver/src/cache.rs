@@ -172,7 +172,7 @@ impl PipelineCache {
             });
             self.land(key, &entry, outcome);
         } else if entry.thread == thread && entry.outcome.get().is_none() {
-            let message = "a pipeline was asked for while the same thread was compiling it";
+            let message = "a pipeline was requested while the same thread was compiling it";
             return Err(BackendError::new(message));
         }
         let outcome = entry.outcome.wait();

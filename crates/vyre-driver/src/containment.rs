@@ -39,9 +39,9 @@ pub enum Unfinished {
 impl fmt::Display for Unfinished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unfinished::Late => f.write_str("it did not end in time"),
+            Unfinished::Late => f.write_str("it did not finish in time"),
             Unfinished::Panicked(message) => f.write_str(message),
-            Unfinished::NeverBegun(error) => write!(f, "there was no thread for it: {error}"),
+            Unfinished::NeverBegun(error) => write!(f, "no thread could be started for it: {error}"),
         }
     }
 }

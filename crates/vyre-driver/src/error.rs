@@ -76,11 +76,11 @@ backend_errors! {
         backend: String,
         /// The requested size.
         requested_bytes: u64,
-    } ("backend `{backend}` is out of device memory: {requested_bytes} bytes were asked for")
+    } ("backend `{backend}` is out of device memory: {requested_bytes} bytes were requested")
     Some("free resident buffers, or split the work into smaller dispatches");
 
     3 UnsupportedFeature
-    "The backend or its device lacks an op, a type, a size or an interface that was asked of it." {
+    "The backend or its device lacks an op, a type, a size or an interface that was requested." {
         /// The missing feature.
         name: String,
         /// The backend.
@@ -96,7 +96,7 @@ backend_errors! {
     } ("backend `{backend}` could not compile the kernel: {message}")
     Some("update the device's driver, or choose another backend; if both are current, report it as a bug");
 
-    5 DispatchFailed "A launch did not complete, or gave something that does not fit what was asked." {
+    5 DispatchFailed "A launch did not complete, or its results do not match the request." {
         /// The backend or pipeline.
         backend: String,
         /// What happened.
@@ -108,7 +108,7 @@ backend_errors! {
         /// All diagnostics.
         diagnostics: Diagnostics,
     } ("{}{diagnostics}", heading(diagnostics))
-    Some("correct what the diagnostics name; `vyre explain <code>` tells more about each");
+    Some("correct what the diagnostics name; `vyre explain <code>` explains each of them");
 
     7 Trapped "The kernel reached a `trap`; the dispatch has no outputs." {
         /// The kernel's name.
@@ -134,7 +134,7 @@ backend_errors! {
     } ("the device of backend `{backend}` is lost: {message}")
     Some("acquire the backend again; its pipelines and resident buffers are gone");
 
-    10 NotLinked "No backend with this id is part of the process." {
+    10 NotLinked "No backend with this id is linked into the process." {
         /// The requested id.
         id: String,
         /// The ids that are linked.
@@ -148,7 +148,7 @@ backend_errors! {
         /// One description per claimant.
         claimants: Vec<String>,
     } ("backend id `{id}` is registered {} times: {}", claimants.len(), claimants.join(" and "))
-    Some("link one of them only; `cargo tree --duplicates` shows two versions of one crate");
+    Some("link only one of them; `cargo tree --duplicates` shows two versions of one crate");
 
     12 NoUsableBackend "Every linked backend was refused or failed when it was tried." {
         /// Each backend and why it is not usable.
@@ -156,7 +156,7 @@ backend_errors! {
     } ("no backend is usable: {reasons}")
     Some("repair one of the backends listed, or link another; the `cpu` backend needs no device");
 
-    13 AssertFailed "An `assert` of the kernel did not hold; the kernel went on, and memory has what it wrote." {
+    13 AssertFailed "An `assert` of the kernel did not hold; the kernel ran on, and memory holds what it wrote." {
         /// The kernel's name.
         kernel: String,
         /// The message of the lowest invocation whose assert failed, among the messages that were
@@ -178,7 +178,7 @@ backend_errors! {
         name: String,
     } ("the call of {name} was cancelled") None;
 
-    15 TableFailed "A table of what was learnt could not be read or written." {
+    15 TableFailed "A table of learnt data could not be read or written." {
         /// Each table and the reason.
         message: String,
     } ("{message}") Some("look at the folder's permissions and free space, or set `VYRE_TABLES` to another folder");

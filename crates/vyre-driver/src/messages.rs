@@ -59,7 +59,7 @@ impl Prints {
         }
         if !self.complete {
             let kept = self.messages.len();
-            tracing::warn!(target: "vyre::print", "{kept} messages are all that there was room for; there were more");
+            tracing::warn!(target: "vyre::print", "only {kept} messages were kept; there were more");
         }
     }
 }

@@ -92,15 +92,15 @@ macro_rules! counters {
 counters! {
     launches "Launches that completed; each item of a batch is one.";
     failed_launches "Launches that ended in an error or a panic.";
-    input_bytes "Bytes given to completed launches.";
-    output_bytes "Bytes that completed launches gave back.";
-    output_slots "Outputs that completed launches gave back.";
-    output_slots_reused "Outputs written into memory that the caller gave.";
-    output_slots_moved "Outputs that took the place of what the caller gave.";
-    compiles "Pipelines that were made.";
+    input_bytes "Bytes passed to completed launches.";
+    output_bytes "Bytes returned by completed launches.";
+    output_slots "Outputs returned by completed launches.";
+    output_slots_reused "Outputs written into memory that the caller provided.";
+    output_slots_moved "Outputs that replaced memory that the caller provided.";
+    compiles "Pipelines created.";
     failed_compiles "Programs that were refused or could not be compiled.";
-    pass_through_pipelines "Pipelines made for backends that do not compile.";
-    compile_ns "Nanoseconds spent making pipelines.";
+    pass_through_pipelines "Pipelines created for backends that do not compile.";
+    compile_ns "Nanoseconds spent creating pipelines.";
 }
 
 /// More stripes would gain little: sharing a line costs tens of nanoseconds and no correctness.

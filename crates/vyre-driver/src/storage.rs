@@ -107,7 +107,7 @@ impl Storage {
         if !table.certificates.is_empty()
             && let Err(error) = write(&self.certificates, |path| table.save(path))
         {
-            tracing::warn!(%error, "a table is not kept");
+            tracing::warn!(%error, "a table was not saved");
         }
     }
 
@@ -136,7 +136,7 @@ impl Storage {
 
     /// Merges a bundle into the tables; of two rows for one key the newer stays.
     pub fn take_in(&self, bundle: &Bundle) {
-        self.import(bundle).into_iter().for_each(|error| tracing::warn!(%error, "a table is not kept"));
+        self.import(bundle).into_iter().for_each(|error| tracing::warn!(%error, "a table was not saved"));
     }
 
     /// Like [`Storage::take_in`], and returns the errors.

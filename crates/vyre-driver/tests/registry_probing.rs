@@ -102,7 +102,7 @@ fn bad_backends_refuse_themselves_only_and_software_comes_last() {
         ("broken", "no device found"),
         ("hanging", "it did not open within 2s"),
         ("panicking", "it panicked: the driver crashed"),
-        ("silent", "it does not say that it runs programs"),
+        ("silent", "it does not declare that it runs programs"),
     ];
     assert_eq!(refused, expected);
     let text = report.to_string();

@@ -1,4 +1,4 @@
-//! What an editor waits for after a change: the analysis of a text of 2,000 lines.
+//! Time that an editor waits after a change: the analysis of a text of 2,000 lines.
 
 use vyre_foundation::text::analysis::Analysis;
 
@@ -6,7 +6,7 @@ fn main() {
     divan::main();
 }
 
-/// A kernel of so many lines, each of which uses two before it.
+/// A kernel of `lines` lines, each of which uses two earlier ones.
 fn text(lines: usize) -> String {
     let mut text = String::from("kernel long(x: read_write f32[]) over x {\n  let v0 = x[invocation.x]\n");
     for k in 1..lines {

@@ -1,6 +1,7 @@
-//! What reading and writing programs costs: `cargo bench -p vyre-foundation --bench formats`.
+//! Cost of reading and writing programs: `cargo bench -p vyre-foundation --bench formats`.
 //!
-//! The programs look like generated kernels: loads, arithmetic, conditions and stores, some thousand statements long.
+//! The programs resemble generated kernels: loads, arithmetic, conditions and stores, some thousand
+//! statements long.
 
 use divan::Bencher;
 use std::fmt::Write;
@@ -13,7 +14,7 @@ fn main() {
     divan::main();
 }
 
-/// A kernel of so many statements, as text.
+/// The text of a kernel with `statements` statements.
 fn source(statements: usize) -> String {
     let mut text = String::from(
         "kernel long(a: f32 uniform, x: read f32[], y: read_write f32[]) over y workgroup 64 {\n  region \"bench\" {\n\
@@ -34,7 +35,7 @@ fn source(statements: usize) -> String {
     text + "  }\n}\n"
 }
 
-/// The same program with nothing remembered about it.
+/// The same program without its cached data.
 fn fresh(program: &Program) -> Program {
     program.clone().with_workgroup_size(program.workgroup_size())
 }

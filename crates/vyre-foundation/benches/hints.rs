@@ -1,7 +1,7 @@
-//! What recording a hint costs: `cargo bench -p vyre-foundation --bench hints`.
+//! Cost of recording a hint: `cargo bench -p vyre-foundation --bench hints`.
 //!
-//! Both costs must stay flat in the capacity, up to what the processor's caches add: each round draws the next region
-//! of a shuffled order, so that nothing is near what was touched before.
+//! Both costs must be independent of the capacity, apart from processor cache effects: each round
+//! takes the next region of a shuffled order, so that nothing is near the memory touched before.
 
 use divan::Bencher;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ fn main() {
     divan::main();
 }
 
-/// Names of regions, in an order that is a fixed permutation.
+/// Names of regions, in a fixed permutation.
 fn regions(count: usize) -> Vec<String> {
     (0..count).map(|k| format!("region.{}@0123456789abcdef", k.wrapping_mul(40_503) % count)).collect()
 }
@@ -22,14 +22,14 @@ fn next<'a>(regions: &'a [String], round: &AtomicUsize) -> &'a str {
     &regions[round.fetch_add(1, Ordering::Relaxed) % regions.len()]
 }
 
-/// One region, recorded again and again, as a busy kernel's is.
+/// One region recorded repeatedly, like that of a busy kernel.
 #[divan::bench]
 fn hit_same(bencher: Bencher<'_, '_>) {
     let hints = HotPathHints::default();
     bencher.bench(|| hints.record(divan::black_box("blas.saxpy@0123456789abcdef"), 1_000, 64));
 }
 
-/// A region that is there, but not recently recorded.
+/// A region that is present, but not recently recorded.
 #[divan::bench(args = CAPACITIES)]
 fn hit(bencher: Bencher<'_, '_>, capacity: usize) {
     let hints = HotPathHints::with_capacity(capacity);
@@ -39,7 +39,7 @@ fn hit(bencher: Bencher<'_, '_>, capacity: usize) {
     bencher.bench(|| hints.record(next(&regions, &round), 1_000, 64));
 }
 
-/// A region that is not there, at capacity.
+/// A region that is absent, at capacity.
 #[divan::bench(args = CAPACITIES)]
 fn evict(bencher: Bencher<'_, '_>, capacity: usize) {
     let hints = HotPathHints::with_capacity(capacity);
@@ -49,7 +49,7 @@ fn evict(bencher: Bencher<'_, '_>, capacity: usize) {
     bencher.bench(|| hints.record(next(&regions, &round), 1_000, 64));
 }
 
-/// Eight threads that record one region.
+/// Eight threads that record the same region.
 #[divan::bench(threads = 8)]
 fn hit_contended(bencher: Bencher<'_, '_>) {
     let hints = HotPathHints::default();

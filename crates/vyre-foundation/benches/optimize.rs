@@ -1,9 +1,11 @@
-//! How the optimizer's time grows with the program: `cargo bench -p vyre-foundation --bench optimize [filter]`.
+//! Scaling of the optimizer's time with program size: `cargo bench -p vyre-foundation --bench
+//! optimize [filter]`.
 //!
-//! Shapes that passes could be slow on: one long block, many variables set in branches, deep nests of branches and of
-//! loops, many loops, many facts about one value, many accesses to one buffer, many uses of one local.
-//! Prints nanoseconds per statement, the fastest of several runs, and how that grows from the first size to the last:
-//! 1.0 is linear. Some growth is the memory's: 200 statements fit a core's own caches, 20,000 do not.
+//! Covers shapes on which passes could be slow: one long block, many variables set in branches,
+//! deep nests of branches and of loops, many loops, many facts about one value, many accesses to
+//! one buffer, many uses of one local. Prints nanoseconds per statement, the fastest of several
+//! runs, and the growth from the first size to the last: 1.0 is linear. Part of the growth comes
+//! from memory: 200 statements fit a core's private caches, 20,000 do not.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -13,10 +15,10 @@ use vyre_foundation::optimize::{Schedule, optimize};
 use vyre_foundation::text;
 
 const STATEMENTS: [usize; 4] = [200, 2_000, 6_000, 20_000];
-/// How long one figure may take to measure.
+/// Time budget for one figure.
 const BUDGET: Duration = Duration::from_millis(1500);
 
-/// What makes a kernel of so many statements.
+/// Builds a kernel with about this many statements.
 type Shape = fn(usize) -> Kernel;
 
 fn main() {
@@ -46,7 +48,7 @@ fn main() {
     }
 }
 
-/// The fastest run's nanoseconds per statement.
+/// Nanoseconds per statement of the fastest run.
 fn per_statement(kernel: &Kernel, statements: usize, schedule: &Schedule) -> f64 {
     let started = Instant::now();
     let mut fastest = Duration::MAX;
@@ -61,7 +63,7 @@ fn per_statement(kernel: &Kernel, statements: usize, schedule: &Schedule) -> f64
     fastest.as_nanos() as f64 / statements as f64
 }
 
-/// A kernel whose statements are what `statement` writes for 1, 2, … until there are enough of them.
+/// A kernel whose statements are the results of `statement` for 1, 2, … until there are enough.
 fn kernel(statements: usize, per_call: usize, statement: impl Fn(usize) -> String) -> Kernel {
     let mut source = String::from(
         "kernel long(n: u32 uniform, x: read u32[], y: read_write u32[], x2: read_write u32[]) {\nregion \"bench\" {\n",

@@ -188,7 +188,7 @@ impl Why {
                 Some("run it `over` one of its columns".into()),
             ),
             Why::Length(id) => (
-                format!("`{}` has another length than the elements", name(id)),
+                format!("`{}` differs in length from the elements", name(id)),
                 Some("give it the length of a column: `len_of`".into()),
             ),
             Why::Fixed(id) => (
@@ -196,22 +196,22 @@ impl Why {
                 Some(format!("leave out the count of `{}`", name(id))),
             ),
             Why::Message { is_assert: true } => {
-                ("it asserts, and one element would fail for all".into(), None)
+                ("it asserts, and one failing element would fail them all".into(), None)
             }
             Why::Message { is_assert: false } => {
-                ("it prints, and what it prints has positions in it".into(), None)
+                ("it prints, and its messages contain positions".into(), None)
             }
             Why::Reads(id) => (
-                format!("it reads `{}` at another position than its own", name(id)),
+                format!("it reads `{}` at a position other than its own", name(id)),
                 (kernel.buffer(id).decl.access == Access::Read).then(|| shared.into()),
             ),
-            Why::Writes(id) => (format!("it writes `{}` at another position than its own", name(id)), None),
+            Why::Writes(id) => (format!("it writes `{}` at a position other than its own", name(id)), None),
             Why::Atomic(id) => (format!("it updates `{}` atomically", name(id)), None),
             Why::Workgroup(id) => (format!("it shares `{}` with its workgroup", name(id)), None),
             Why::Barrier => ("it waits for its workgroup".into(), None),
             Why::Subgroup => ("it exchanges values with its subgroup".into(), None),
-            Why::Grid => ("it asks how invocations are grouped".into(), None),
-            Why::Trap => ("it may trap, and one element would fail for all".into(), None),
+            Why::Grid => ("it depends on how invocations are grouped".into(), None),
+            Why::Trap => ("it can trap, and one trapping element would fail them all".into(), None),
             Why::Position => ("a result depends on the position of its element".into(), None),
             Why::Count => ("a result depends on how many elements there are".into(), None),
         };

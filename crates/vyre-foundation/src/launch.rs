@@ -390,7 +390,7 @@ fn too_many_elements(name: &str, elements: usize) -> Diagnostic {
 }
 
 fn output_length(name: &str) -> Diagnostic {
-    Diagnostic::new(Code::OutputLength, format!("nothing tells how long buffer `{name}` is"))
+    Diagnostic::new(Code::OutputLength, format!("the length of buffer `{name}` is not known"))
         .help("declare a count, or the buffer whose length it takes")
 }
 

@@ -1,4 +1,4 @@
-//! What is promised about memory, measured with an allocator that counts per thread.
+//! Memory guarantees, measured with an allocator that counts per thread.
 
 #![allow(unsafe_code)]
 
@@ -21,7 +21,8 @@ fn count(allocations: usize, bytes: isize) {
     PEAK.set(PEAK.get().max(LIVE.get()));
 }
 
-// SAFETY: every call is passed on to the system's allocator unchanged; counting neither allocates nor unwinds.
+// SAFETY: every call is forwarded to the system allocator unchanged; counting neither allocates nor
+// unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(1, layout.size() as isize);
@@ -31,7 +32,8 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(0, -(layout.size() as isize));
-        // SAFETY: the caller upholds the contract of `dealloc`, and `pointer` came from the system's allocator.
+        // SAFETY: the caller upholds the contract of `dealloc`, and `pointer` came from the system
+        // allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -51,7 +53,7 @@ fn usage_of(work: impl FnOnce()) -> Usage {
     Usage { allocations: ALLOCATIONS.get() - allocations, peak: (PEAK.get() - live) as usize }
 }
 
-/// The bytes of a program with its checksum, whatever stands in it.
+/// Encodes arbitrary content as a program with a valid checksum.
 fn sealed(content: &[u8]) -> Vec<u8> {
     let mut bytes = [b"VYRE\x01", content].concat();
     let checksum = blake3::hash(&bytes);

@@ -47,7 +47,7 @@ pub(crate) fn check_text(text: &str) -> Result<()> {
         }
     }
     if text.matches("else").count() > MAX_ELSE {
-        return Err(Fault::too_large(format!("the shader has more than {MAX_ELSE} times `else`")));
+        return Err(Fault::too_large(format!("the shader has `else` more than {MAX_ELSE} times")));
     }
     Ok(())
 }
@@ -143,7 +143,7 @@ pub(crate) fn check_macros(text: &str) -> Result<()> {
         sizes.insert(name.clone(), size);
     }
     if total > MAX_EXPANDED {
-        return Err(Fault::too_large("the macros of the shader may grow beyond what is read"));
+        return Err(Fault::too_large("the macros of the shader can expand beyond the size limit"));
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Mutated shaders: a program or a diagnostic, whatever comes. `cargo xtask long fuzz` runs ten million of each.
+//! Mutated shaders: every input yields a program or a diagnostic. `cargo xtask long fuzz` runs ten
+//! million of each.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -6,10 +7,10 @@ use std::time::{Duration, Instant};
 use vyre_conform::fuzz::fuzz;
 use vyre_import::{Options, Source, import, mended};
 
-/// Panics of our own; naga's are diagnostics.
+/// Panics in vyre's own code; panics in naga become diagnostics.
 static OWN: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Keeps panics quiet on the threads that read shaders, and remembers those that are not naga's.
+/// Silences panics on the threads that read shaders, and records those that are not naga's.
 fn watch_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -35,13 +36,13 @@ fn shaders() -> Vec<String> {
         std::fs::read_dir(folder).expect("filetests").flatten().map(|entry| entry.path()).collect();
     paths.sort();
     let texts = paths.iter().map(|path| std::fs::read_to_string(path).expect("a text"));
-    // Without the comments, which hold what the tests expect.
+    // Without the comments, which hold the tests' expectations.
     let code =
         |text: String| text.lines().filter(|line| !line.starts_with("//")).collect::<Vec<_>>().join("\n");
     texts.map(code).filter(|text| text.len() < 4000).collect()
 }
 
-/// Imports and validates; the slowest input's time is kept.
+/// Imports and validates a shader; tracks the time of the slowest input.
 fn take(source: Source<'_>, slowest: &mut Duration) {
     let start = Instant::now();
     if let Ok(imported) = import(source, &Options::default()) {

@@ -1,4 +1,4 @@
-//! SPIR-V and GLSL. The filetests of `filetests/import` are WGSL; each is also run through SPIR-V.
+//! SPIR-V and GLSL. The filetests in `filetests/import` are WGSL; each also runs through SPIR-V.
 
 use std::path::Path;
 use vyre_conform::filetest::{Command, FileTest};
@@ -7,7 +7,7 @@ use vyre_foundation::ir::Program;
 use vyre_import::{Options, Source, import, mended};
 use vyre_reference::{Options as RunOptions, run};
 
-/// The words of a WGSL shader without overrides, by naga.
+/// Compiles a WGSL shader without overrides to SPIR-V with naga.
 fn spirv(text: &str) -> Vec<u32> {
     let module = naga::front::wgsl::parse_str(&mended(text)).expect("the shader is read");
     let mut validator = naga::valid::Validator::new(Default::default(), naga::valid::Capabilities::all());
@@ -32,7 +32,8 @@ fn filetests_through_spirv() {
     for entry in std::fs::read_dir(folder).expect("filetests").flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let source = std::fs::read_to_string(entry.path()).expect("a text");
-        // Overrides have to be replaced before words are written, and in words `workgroupUniformLoad` is a plain load.
+        // Overrides have to be replaced before SPIR-V is written, and in SPIR-V
+        // `workgroupUniformLoad` is a plain load.
         if name.starts_with("refused")
             || source.contains("override ")
             || source.contains("workgroupUniformLoad")
@@ -42,7 +43,8 @@ fn filetests_through_spirv() {
         let test = FileTest::parse_with(&source, through_spirv).expect("a filetest");
         match test.check(&Command::Interpret, &[]) {
             Ok(()) => count += 1,
-            // naga writes words that it does not read: bytes, their dot products, and `quantizeToF16`.
+            // naga writes SPIR-V that it cannot read: bytes, their dot products, and
+            // `quantizeToF16`.
             Err(message) if message.contains("S001") => {}
             Err(message) => failures.push(format!("{name}: {message}")),
         }
@@ -51,7 +53,7 @@ fn filetests_through_spirv() {
     assert!(count > 20, "only {count} files");
 }
 
-/// Runs a program of one read_write buffer on the interpreter.
+/// Runs a program with one read_write buffer on the interpreter.
 fn run_on(program: &Program, y: &[u32]) -> Vec<u32> {
     let kernel = program.validate().unwrap_or_else(|faults| panic!("{faults}"));
     let bytes: Vec<u8> = y.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -74,7 +76,8 @@ void main() {
 #[test]
 fn glsl() {
     let imported = import(Source::Glsl(GLSL), &Options::default()).expect("GLSL is read");
-    // 0: 0+1=1, then 2+2=4, and 7. 1: 2+2=4, 8+6=14, and both cases. 2: 4+3=7, 14+10=24. 3: 100, 200+104=304.
+    // 0: 0+1=1, then 2+2=4, and 7. 1: 2+2=4, 8+6=14, and both cases. 2: 4+3=7, 14+10=24. 3: 100,
+    // 200+104=304.
     assert_eq!(run_on(&imported.program, &[0, 1, 2, 3]), [11, 11014, 10024, 311]);
     let faults =
         import(Source::Glsl("#version 450\nvoid main() { x = 1; }"), &Options::default()).unwrap_err();
@@ -93,7 +96,7 @@ fn macros_that_grow_are_refused() {
     assert_eq!(faults.iter().next().map(|fault| fault.code), Some(Code::ShaderTooLarge));
 }
 
-/// Turns the constant 21 of a module into a specialisation constant with the number 5.
+/// Turns the constant 21 of a module into a specialisation constant with id 5.
 fn with_specialisation(mut words: Vec<u32>) -> Vec<u32> {
     let mut at = 5;
     let mut types_at = None;
@@ -139,7 +142,7 @@ fn hostile_shapes() {
         )
     };
     let calls = {
-        // Each function calls the one before it twice: written out, there are 2^30.
+        // Each function calls the previous one twice: inlined, there are 2^30 calls.
         let mut text = "fn f0(x: u32) -> u32 { return x * 3u; }\n".to_string();
         for k in 1..30 {
             text += &format!("fn f{k}(x: u32) -> u32 {{ return f{0}(x) + f{0}(x + 1u); }}\n", k - 1);
@@ -159,7 +162,7 @@ fn hostile_shapes() {
         large,
         huge_array.into(),
     ] {
-        // Whatever it is, it is a program or a diagnostic.
+        // The result is a program or a diagnostic.
         if let Ok(imported) = import(Source::Wgsl(&text), &Options::default()) {
             let _ = imported.program.validate();
         }

@@ -124,7 +124,7 @@ fn named(program: &Program, span: Span) -> Result<Ident, Error> {
         let what = if name.is_empty() {
             "the kernel has no name".into()
         } else {
-            format!("`{name}` is no Rust name")
+            format!("`{name}` is not a Rust name")
         };
         Error::new(span, format!("{what}; give it one: `include_kernel!(\"…\" as name)`"))
     })

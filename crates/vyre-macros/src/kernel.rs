@@ -56,10 +56,10 @@ fn check_signature(item: &ItemFn) -> Read<()> {
         return fault(span_of(ty), "a kernel gives nothing back; take a `&mut` slice and write to it");
     }
     if let Some(word) = &signature.asyncness {
-        return fault(span_of(word), "a kernel is no `async` function");
+        return fault(span_of(word), "a kernel cannot be `async`");
     }
     if let Some(word) = &signature.constness {
-        return fault(span_of(word), "a kernel is no `const` function");
+        return fault(span_of(word), "a kernel cannot be `const`");
     }
     Ok(())
 }

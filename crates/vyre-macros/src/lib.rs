@@ -72,6 +72,6 @@ pub fn assert(input: TokenStream) -> TokenStream {
 }
 
 fn outside(name: &str, input: &proc_macro2::TokenStream) -> TokenStream {
-    let message = format!("`vyre::{name}!` stands in functions with `#[vyre::kernel]`");
+    let message = format!("`vyre::{name}!` can be used only in functions with `#[vyre::kernel]`");
     syn::Error::new_spanned(input, message).to_compile_error().into()
 }

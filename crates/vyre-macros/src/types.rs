@@ -158,23 +158,23 @@ impl Mismatch {
     pub(crate) fn message(&self) -> String {
         match self {
             Mismatch::Types(a, b) => format!(
-                "`{}` and `{}` meet here, and nothing converts by itself; write the cast, as in `x as {}`",
+                "`{}` and `{}` meet here, and there are no implicit conversions; write the cast, as in `x as {}`",
                 a.name(),
                 b.name(),
                 a.name()
             ),
             Mismatch::Literal(ty) if ty.is_float() => {
                 format!(
-                    "an integer stands where `{}` is wanted; write `1.0` or `i as {}`",
+                    "found an integer where `{}` is expected; write `1.0` or `i as {}`",
                     ty.name(),
                     ty.name()
                 )
             }
             Mismatch::Literal(ty) if ty.is_integer() => {
-                format!("a float stands where `{}` is wanted; write the cast", ty.name())
+                format!("found a float where `{}` is expected; write the cast", ty.name())
             }
             Mismatch::Literal(ty) => {
-                format!("a number stands where `{}` is wanted; write a comparison", ty.name())
+                format!("found a number where `{}` is expected; write a comparison", ty.name())
             }
             Mismatch::Kinds => "an integer and a float meet here; write the cast, as in `i as f32`".into(),
         }

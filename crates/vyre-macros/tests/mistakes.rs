@@ -1,5 +1,6 @@
-//! Mistakes in kernels are told when they are compiled, once, at the tokens that are wrong: `mistakes/*.rs` and what the
-//! compiler says of each. `TRYBUILD=overwrite cargo test -p vyre-macros --test mistakes` writes that down; read the difference.
+//! Mistakes in kernels are reported at compile time, once, at the offending tokens: `mistakes/*.rs`
+//! with the compiler's output for each. `TRYBUILD=overwrite cargo test -p vyre-macros --test
+//! mistakes` rewrites the expected output; review the diff.
 
 #[test]
 fn mistakes_are_told() {

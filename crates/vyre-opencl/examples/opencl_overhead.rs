@@ -1,14 +1,17 @@
-//! What vyre adds to a hand-written OpenCL program for the same saxpy, both in one run, end to end.
+//! Cost that vyre adds to a hand-written OpenCL program for the same saxpy, both in one run, end to
+//! end.
 //!
 //! ```text
 //! cargo run --release -p vyre-opencl --example opencl_overhead
 //! ```
 //!
-//! The hand-written side compiles its kernel and makes its queue and buffers once. Three forms are compared: `borrowed`
-//! keeps its inputs and puts the result elsewhere, `bound` updates the caller's memory in place, `resident` keeps all on the
-//! device and reads the result back. Where the host has the data, the hand-written side is there twice, copying to
-//! buffers of the device and with buffers on the host's memory, and vyre is compared with the faster one, at the
-//! faster of several workgroup sizes. Calls are interleaved in random order; medians are compared.
+//! The hand-written side compiles its kernel and creates its queue and buffers once. Three forms
+//! are compared: `borrowed` keeps its inputs and writes the result elsewhere, `bound` updates the
+//! caller's memory in place, `resident` keeps everything on the device and reads the result back.
+//! When the data is on the host, the hand-written side runs in two variants, one that copies to
+//! device buffers and one with buffers on host memory, and vyre is compared with the faster one, at
+//! the fastest of several workgroup sizes. Calls are interleaved in random order; medians are
+//! compared.
 
 #![allow(unsafe_code)] // OpenCL is a C interface.
 
@@ -86,10 +89,10 @@ impl Data {
     }
 }
 
-/// One way to do the work: its name, and a call.
+/// One contestant: its name and a call.
 type Side<'a> = (String, Box<dyn FnMut() -> Result<(), Box<dyn Error>> + 'a>);
 
-/// Medians by side; the last is vyre's.
+/// Medians per side; vyre's is last.
 struct Medians(Vec<(String, Duration)>);
 
 impl Medians {
@@ -252,7 +255,7 @@ fn check(results: &[Vec<u8>], vyre: &[u8]) -> Result<(), Box<dyn Error>> {
     if agree { Ok(()) } else { Err("the sides do not agree".into()) }
 }
 
-/// What one would write without vyre.
+/// The equivalent code without vyre.
 struct HandWritten {
     context: cl_context,
     queue: cl_command_queue,
@@ -262,13 +265,13 @@ struct HandWritten {
 struct Buffer {
     memory: cl_mem,
     bytes: usize,
-    /// Where the host sees it.
+    /// Address at which the host sees it.
     mapped: Cell<cl_mem>,
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: this is the only owner, and every call waited for its commands.
+        // SAFETY: this is the only owner, and every call has waited for its commands.
         let _ = unsafe { release_mem_object(self.memory) };
     }
 }
@@ -278,7 +281,7 @@ fn says(code: cl_int) -> String {
 }
 
 fn done(event: cl_event) -> Result<(), String> {
-    // SAFETY: the event is the caller's own.
+    // SAFETY: the caller owns the event.
     unsafe { release_event(event) }.map_err(says)
 }
 
@@ -288,7 +291,7 @@ impl HandWritten {
         let device =
             *get_device_ids(platform, CL_DEVICE_TYPE_ALL).map_err(says)?.first().ok_or("no device")?;
         let context = create_context(&[device], null(), None, null_mut()).map_err(says)?;
-        // SAFETY: the device is the context's own.
+        // SAFETY: the device belongs to the context.
         let queue = unsafe { create_command_queue(context, device, 0) }.map_err(says)?;
         let program = create_program_with_source(context, &[BY_HAND]).map_err(says)?;
         build_program(program, &[device], c"-cl-std=CL1.2", None, null_mut()).map_err(says)?;
@@ -297,23 +300,23 @@ impl HandWritten {
     }
 
     fn buffer(&self, bytes: usize) -> Result<Buffer, String> {
-        // SAFETY: no host pointer goes with these flags.
+        // SAFETY: these flags take no host pointer.
         let memory = unsafe { create_buffer(self.context, CL_MEM_READ_WRITE, bytes, null_mut()) };
         Ok(Buffer { memory: memory.map_err(says)?, bytes, mapped: Cell::new(null_mut()) })
     }
 
     /// # Safety
-    /// The memory outlives the buffer, and nobody else uses it while a command does.
+    /// The memory outlives the buffer, and nothing else uses it while a command does.
     unsafe fn lent(&self, bytes: &[u8]) -> Result<Buffer, String> {
         let (flags, pointer) = (CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, bytes.as_ptr().cast_mut().cast());
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let memory = unsafe { create_buffer(self.context, flags, bytes.len(), pointer) };
         Ok(Buffer { memory: memory.map_err(says)?, bytes: bytes.len(), mapped: Cell::new(null_mut()) })
     }
 
     fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), String> {
         let (pointer, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
-        // SAFETY: the buffer is as long as the slice, which the call's last command outlives.
+        // SAFETY: the buffer is as long as the slice, which outlives the call's last command.
         let event = unsafe {
             enqueue_write_buffer(self.queue, buffer.memory, CL_NON_BLOCKING, 0, length, pointer, 0, null())
         };
@@ -323,7 +326,7 @@ impl HandWritten {
     fn launch(&self, [x, y]: &[Buffer; 2], count: usize, local: usize) -> Result<(), String> {
         let a = FACTOR;
         let local = local.min(count);
-        // SAFETY: the arguments have the parameters' types, and the buffers `count` elements.
+        // SAFETY: the arguments have the parameters' types, and the buffers have `count` elements.
         let event = unsafe {
             set_kernel_arg(self.kernel, 0, size_of::<f32>(), (&raw const a).cast()).map_err(says)?;
             for (position, buffer) in [(1, x), (2, y)] {
@@ -338,18 +341,20 @@ impl HandWritten {
 
     fn read(&self, buffer: &Buffer, bytes: &mut [u8]) -> Result<(), String> {
         let (pointer, length) = (bytes.as_mut_ptr().cast(), bytes.len());
-        // SAFETY: the buffer is as long as the slice, and the call returns when that is filled.
+        // SAFETY: the buffer is as long as the slice, and the call returns once the slice is
+        // filled.
         let event = unsafe {
             enqueue_read_buffer(self.queue, buffer.memory, CL_BLOCKING, 0, length, pointer, 0, null())
         };
         done(event.map_err(says)?)
     }
 
-    /// Gives the host's memory to the device for one launch: the host has it mapped at all other times.
+    /// Lends the host's memory to the device for one launch: the host has it mapped at all other
+    /// times.
     fn launch_lent(&self, buffers: &[Buffer; 2], count: usize, local: usize) -> Result<(), String> {
         let Buffer { memory, bytes, mapped } = &buffers[1];
         if !mapped.get().is_null() {
-            // SAFETY: it was mapped by the last call.
+            // SAFETY: the previous call mapped it.
             let event = unsafe { enqueue_unmap_mem_object(self.queue, *memory, mapped.get(), 0, null()) };
             done(event.map_err(says)?)?;
         }

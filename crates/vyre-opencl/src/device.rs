@@ -52,12 +52,10 @@ pub(crate) fn devices() -> Result<Vec<Device>, BackendError> {
     let platforms = match get_platform_ids() {
         Ok(platforms) => platforms,
         Err(CL_PLATFORM_NOT_FOUND_KHR) => Vec::new(),
-        Err(code) => return Err(absent(format!("asking for platforms gave {}", error_text(code)))),
+        Err(code) => return Err(absent(format!("listing the platforms failed with {}", error_text(code)))),
     };
     if platforms.is_empty() {
-        return Err(absent(
-            "no platform: the OpenCL library is there, but no driver is installed for it".into(),
-        ));
+        return Err(absent("no platform: the OpenCL library is installed, but no driver for it".into()));
     }
     let (mut found, mut left_out) = (Vec::new(), Vec::new());
     for platform in platforms {

@@ -61,7 +61,7 @@ pub(crate) fn no_memory(backend: &str, bytes: usize, code: cl_int) -> BackendErr
         CL_MEM_OBJECT_ALLOCATION_FAILURE | CL_OUT_OF_HOST_MEMORY | CL_OUT_OF_RESOURCES => {
             BackendError::DeviceOutOfMemory { backend: backend.into(), requested_bytes: bytes as u64 }
         }
-        _ => failed(backend, &format!("making a buffer of {bytes} bytes"), code),
+        _ => failed(backend, &format!("creating a buffer of {bytes} bytes"), code),
     }
 }
 

@@ -61,7 +61,11 @@ pub(crate) fn build(core: &Core, name: &str, source: &str) -> Result<Built, Back
         match from_binary(core, &binary) {
             Ok(program) => return Ok(Built { program, gate, unkept: None }),
             Err(code) => {
-                tracing::warn!(backend = core.id, code, "the driver refused a kept binary; it is made anew");
+                tracing::warn!(
+                    backend = core.id,
+                    code,
+                    "the driver refused a cached binary; compiling it again"
+                );
                 core.binaries.remove(&key);
             }
         }
@@ -96,7 +100,7 @@ impl Built {
         let entry = CString::new(entry).unwrap_or_default();
         create_kernel(self.program.0, &entry)
             .map(KernelObject)
-            .map_err(|code| failed(core.id, "making a kernel of the program", code))
+            .map_err(|code| failed(core.id, "creating the kernel", code))
     }
 
     /// Saves the binary to disk for the next process, unless it is already there. The caller must

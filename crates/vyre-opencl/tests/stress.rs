@@ -1,5 +1,5 @@
-//! Threads that compile, run, drop and reopen at once: a driver that is not safe against that would end the process.
-//! `cargo xtask long driver-stress` does the same for minutes.
+//! Threads that compile, run, drop and reopen concurrently: a driver that is not thread-safe would
+//! crash the process. `cargo xtask long driver-stress` does the same for minutes.
 
 use std::sync::Arc;
 use vyre_conform::stress::{self, Length};

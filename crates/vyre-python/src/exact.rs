@@ -24,7 +24,7 @@ impl ExactSum {
             Some(DataType::F32) => Ok(ExactSum(py.detach(|| sum(bytes, f32::from_le_bytes)))),
             Some(DataType::F64) => Ok(ExactSum(py.detach(|| sum(bytes, f64::from_le_bytes)))),
             Some(_) | None => {
-                let message = "an exact sum is of a contiguous array of numpy.float32 or numpy.float64";
+                let message = "an exact sum takes a contiguous array of numpy.float32 or numpy.float64";
                 Err(errors::argument(py, message.into()))
             }
         }

@@ -81,7 +81,7 @@ fn is_scalar(value: &Bound<'_, PyAny>) -> bool {
 
 fn misfit(value: &Bound<'_, PyAny>, parameter: &Parameter, of: &str) -> String {
     let Parameter { name, element, .. } = parameter;
-    let shown = value.repr().map_or_else(|_| "what it was given".into(), |shown| shown.to_string());
+    let shown = value.repr().map_or_else(|_| "this value".into(), |shown| shown.to_string());
     let short = if shown.chars().count() > 60 { errors::type_name(value) } else { shown };
     let takes = match element {
         DataType::Bool => "True or False",

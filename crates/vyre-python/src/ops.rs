@@ -193,7 +193,7 @@ pub(crate) fn op<'py>(
     timeout: Option<f64>,
 ) -> PyResult<Report> {
     let found = OPS.iter().find(|op| op.name == name);
-    let op = found.ok_or_else(|| errors::argument(py, format!("no op is called `{name}`")))?;
+    let op = found.ok_or_else(|| errors::argument(py, format!("there is no op `{name}`")))?;
     let title = format!("`{name}`");
     let typed = op.elements.iter().find(|known| known.name() == element);
     let Some(&element) = typed else {

@@ -49,7 +49,7 @@ impl Resident {
         view.check(array, &self.parameter(into), of)?;
         let (given, own) = (view.extent().1 / self.element.size(), self.bytes() / self.element.size());
         if given != own {
-            let message = format!("{of} of {own} elements, and an array of {given}; pass one of {own}");
+            let message = format!("{of} has {own} elements, and the array {given}; pass one with {own}");
             return Err(errors::argument(array.py(), message));
         }
         Ok(view)

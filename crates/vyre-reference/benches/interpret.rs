@@ -1,7 +1,7 @@
-//! What one instruction of the interpreter costs: `cargo bench -p vyre-reference`.
+//! Cost of one interpreter instruction: `cargo bench -p vyre-reference`.
 //!
-//! Every figure is per item; an item is one executed instruction (`Run::steps`), so the time per item is the
-//! nanoseconds per simple expression node.
+//! Every figure is per item; an item is one executed instruction (`Run::steps`), so the time per
+//! item is the nanoseconds per simple expression node.
 
 use divan::counter::ItemsCount;
 use vyre_foundation::kernel::Kernel;

@@ -40,7 +40,7 @@ impl fmt::Display for Fault {
             Fault::Race => "data race",
             Fault::OutOfRange => "out-of-range access",
             Fault::WrongProof => "out-of-range access that was proved in range",
-            Fault::Unwritten => "load of workgroup memory that nobody wrote",
+            Fault::Unwritten => "load of workgroup memory that was never written",
             Fault::Divergence => "divergent barrier or subgroup op",
         })
     }

@@ -21,7 +21,7 @@ const INCREMENT: &str = "kernel increment(x: read u32[], y: output u32[]) {
   region \"increment\" { y[invocation.x] = x[invocation.x] + 1 }
 }";
 
-/// Gives the workgroup size, the number of workgroups and the subgroup size of each invocation.
+/// Outputs the workgroup size, the number of workgroups and the subgroup size.
 const SHAPE: &str = "kernel shape(y: output u32[3]) over 1 workgroup 4 {
   region \"shape\" {
     let lanes = subgroup_size()
@@ -90,7 +90,7 @@ fn errors_are_typed() {
 #[test]
 fn bound_memory_is_used_in_place() {
     let pipeline = compiled(INCREMENT, &DispatchConfig::default());
-    // One byte off, so that nothing is aligned.
+    // Offset by one byte, so that nothing is aligned.
     let (input, mut output) = ([0, 1, 0, 0, 0, 2, 0, 0, 0], [9u8; 9]);
     let mut bindings = [Binding::Read(&input[1..]), Binding::Write(&mut output[1..])];
     let before = snapshot_dispatch_telemetry();

@@ -1,12 +1,13 @@
-//! What vyre adds to hand-written wgpu code for the same saxpy, both in one run, end to end: inputs written, outputs read
-//! back.
+//! Cost that vyre adds to hand-written wgpu code for the same saxpy, both in one run, end to end:
+//! inputs written, outputs read back.
 //!
 //! ```text
 //! cargo run --release -p vyre-wgpu --example overhead
 //! ```
 //!
-//! The hand-written side keeps its pipeline, buffers, bind group and staging buffer, writes all inputs and reads the
-//! result into memory of its own on every call. Calls alternate in random order; medians are compared.
+//! The hand-written side keeps its pipeline, buffers, bind group and staging buffer; every call
+//! writes all inputs and reads the result into its own memory. Calls alternate in random order;
+//! medians are compared.
 
 use naga::{
     AddressSpace, ArraySize, BinaryOperator, Binding, Block, BuiltIn, EntryPoint, Expression, Function,
@@ -45,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The medians of both sides, after checking that they agree.
+/// Medians of both sides, after checking that they agree.
 fn compare(
     hand: &HandWritten,
     vyre: &dyn CompiledPipeline,
@@ -89,7 +90,7 @@ fn compare(
     Ok((hand, vyre))
 }
 
-/// What one would write without vyre.
+/// The equivalent code without vyre.
 struct HandWritten {
     device: wgpu::Device,
     queue: wgpu::Queue,

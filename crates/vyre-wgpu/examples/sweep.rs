@@ -1,4 +1,5 @@
-//! Large dispatches at every workgroup size that the device allows: right at each, or an error that names the size.
+//! Large dispatches at every workgroup size that the device allows: each gives correct results, or
+//! an error that names the size.
 //!
 //! ```text
 //! cargo run --release -p vyre-wgpu --example sweep [log2 of the elements, 24] [first size] [last size]

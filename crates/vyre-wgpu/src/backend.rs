@@ -282,7 +282,7 @@ impl Device for Core {
         let folded = launch.grid.iter().any(|&groups| groups > most);
         if folded && fold(launch.grid).is_none() {
             let grid = launch.grid;
-            return Err(self.unsupported(format!("a grid of {grid:?} workgroups: they are more than 2^32")));
+            return Err(self.unsupported(format!("a grid of {grid:?} workgroups, more than 2^32 in all")));
         }
         Ok(Form { folded, ..form })
     }

@@ -70,7 +70,7 @@ impl Compiled {
             Ok(Ok(made)) => made,
             Ok(Err(fault)) => return Err(device.check().err().unwrap_or_else(|| not_compiled(name, &fault))),
             Err(Unfinished::Late) => {
-                device.give_up(&format!("the driver's compiler did not end on kernel `{name}`"));
+                device.give_up(&format!("the driver's compiler did not finish kernel `{name}`"));
                 let backend = format!("{BACKEND_ID}, compiling kernel `{name}`");
                 return Err(BackendError::Timeout { backend, limit: COMPILE_LIMIT });
             }
@@ -171,7 +171,7 @@ impl Compiled {
             Ok(_) => self.device.check(),
             Err(wgpu::PollError::Timeout) => {
                 // The work cannot be stopped; the next caller gets a device that is free.
-                self.device.give_up("a dispatch ran past its deadline and was left behind");
+                self.device.give_up("a dispatch ran past its deadline and was abandoned");
                 self.leave_behind(submission);
                 Err(BackendError::Timeout { backend: BACKEND_ID.into(), limit: timeout.unwrap_or_default() })
             }

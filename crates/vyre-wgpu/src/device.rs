@@ -134,10 +134,10 @@ impl Device {
             ..Default::default()
         };
         let name = adapter.get_info().name;
-        let unusable = |why: String| BackendError::new(format!("adapter `{name}` gives no device: {why}"));
+        let unusable = |why: String| BackendError::new(format!("adapter `{name}` provides no device: {why}"));
         let opened = ready(adapter.request_device(&descriptor));
         let (device, queue) = opened
-            .ok_or_else(|| unusable("its request does not end".into()))?
+            .ok_or_else(|| unusable("the request does not finish".into()))?
             .map_err(|error| unusable(error.to_string()))?;
         device.on_uncaptured_error(Arc::new(|error| tracing::error!("wgpu: {error}")));
         let lost = Arc::new(Loss::default());

@@ -56,7 +56,7 @@ impl Shader {
             ..spv::Options::default()
         };
         let words = spv::write_vec(&self.emitted.module, &self.info, &options, None)
-            .map_err(|error| refused(&self.kernel, format!("naga writes no SPIR-V: {error}")))?;
+            .map_err(|error| refused(&self.kernel, format!("naga cannot write the SPIR-V: {error}")))?;
         strict(&words, controls)
             .ok_or_else(|| refused(&self.kernel, "naga wrote SPIR-V that cannot be read".into()))
     }
@@ -69,7 +69,8 @@ fn check_nesting(kernel: &Kernel, emitted: &Emitted, traits: &Traits) -> Result<
         None => Ok(()),
         Some(limit) => {
             let name = format!(
-                "the conditions and loops of kernel `{}`: {depth} lie in one another, and its driver runs more than {limit} wrongly",
+                "the conditions and loops of kernel `{}`: they nest {depth} deep, and its driver gives wrong results \
+                 beyond {limit}",
                 kernel.display_name()
             );
             Err(BackendError::UnsupportedFeature { name, backend: BACKEND_ID.into() })
@@ -122,7 +123,7 @@ pub fn wgsl(program: &Program, config: &DispatchConfig) -> Result<String, Backen
     let info = validate(&shader.kernel, &shader.emitted.module)?;
     let flags = naga::back::wgsl::WriterFlags::empty();
     naga::back::wgsl::write_string(&shader.emitted.module, &info, flags)
-        .map_err(|error| refused(&shader.kernel, format!("naga writes no WGSL: {error}")))
+        .map_err(|error| refused(&shader.kernel, format!("naga cannot write the WGSL: {error}")))
 }
 
 /// The program as SPIR-V for a strict Vulkan device: little-endian words.

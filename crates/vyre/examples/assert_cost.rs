@@ -1,4 +1,4 @@
-//! What an assert per element costs: `cargo run --release -p vyre --example assert_cost`.
+//! Cost of one assert per element: `cargo run --release -p vyre --example assert_cost`.
 
 use std::time::{Duration, Instant};
 use vyre::prelude::*;

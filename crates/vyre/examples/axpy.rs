@@ -1,4 +1,5 @@
-//! One generic kernel for `f32` and `f64`, beside a file and a program built in Rust. All give the same bits.
+//! One generic kernel for `f32` and `f64`, alongside a file and a program built in Rust. All give
+//! the same bits.
 
 use vyre::prelude::*;
 

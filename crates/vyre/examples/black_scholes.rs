@@ -1,4 +1,5 @@
-//! Prices of options after Black and Scholes in three forms: a Rust function, a file, and a program built in Rust.
+//! Black-Scholes option prices in three forms: a Rust function, a file, and a program built in
+//! Rust.
 
 use vyre::prelude::*;
 

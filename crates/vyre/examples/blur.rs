@@ -1,4 +1,5 @@
-//! A blur over the two axes of a picture in three forms: a Rust function, a file, and a program built in Rust.
+//! A two-dimensional image blur in three forms: a Rust function, a file, and a program built in
+//! Rust.
 
 use vyre::prelude::*;
 
@@ -8,10 +9,10 @@ fn blur(width: u32, height: u32, picture: &[u8], #[output(len = width * height)]
     let mut sum = 0;
     for dy in 0..3 {
         for dx in 0..3u32 {
-            // Pixels outside are those of the border.
+            // Pixels outside the image repeat the border.
             let column = ((x + dx).max(1) - 1).min(width - 1);
             let row = ((y + dy).max(1) - 1).min(height - 1);
-            // 1 2 1, 2 4 2, 1 2 1: sixteen in all.
+            // Weights 1 2 1, 2 4 2, 1 2 1: sixteen in all.
             let weight = (2 - dx.abs_diff(1)) * (2 - dy.abs_diff(1));
             sum += weight * picture[(row * width + column) as usize] as u32;
         }

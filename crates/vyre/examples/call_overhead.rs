@@ -1,6 +1,7 @@
-//! What the runtime adds to a call: `cargo run --release -p vyre --example call_overhead`.
+//! Cost that the runtime adds to a call: `cargo run --release -p vyre --example call_overhead`.
 //!
-//! The same pipeline, which does nothing, is called directly and through a runtime, in turns; the medians are printed.
+//! Alternates calls of the same no-op pipeline, directly and through a runtime, and prints the
+//! medians.
 
 #[path = "../tests/quiet/mod.rs"]
 mod quiet;
@@ -30,7 +31,7 @@ fn main() -> Result<(), BackendError> {
     };
     let mut routed = || routine.call().bind("n", 3u32).bind("a", &a).bind("x", &mut x).run().map(|_| ());
     let mut typed = || quiet::quiet(3, &a, &mut y).run(&runtime).map(|_| ());
-    // Verification and the first canaries are over by then.
+    // By then verification and the first canaries are complete.
     (0..200_000).try_for_each(|_| routed().and_then(|()| typed()))?;
     let (mut direct_ns, mut routed_ns, mut typed_ns) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! The finaliser of MurmurHash3 in three forms: a Rust function, a file, and a program built in Rust.
+//! The MurmurHash3 finaliser in three forms: a Rust function, a file, and a program built in Rust.
 
 use vyre::prelude::*;
 

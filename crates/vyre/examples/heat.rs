@@ -1,11 +1,12 @@
-//! A kernel built in Rust: heat flows along a rod whose ends are kept at 0 and 1, step by step between two buffers.
+//! A kernel built in Rust: heat flows along a rod whose ends are held at 0 and 1, alternating
+//! between two buffers.
 
 use vyre::prelude::*;
 
 const LENGTH: usize = 32;
 const STEPS: usize = 4000;
 
-/// `next[i] = x[i] + (x[i - 1] - 2 x[i] + x[i + 1]) / 4` inside, the ends as they were.
+/// `next[i] = x[i] + (x[i - 1] - 2 x[i] + x[i + 1]) / 4` inside; the ends keep their values.
 fn heat() -> Program {
     let mut heat = ProgramBuilder::new("heat");
     let (x, next) = (heat.read("x", DataType::F32), heat.output("next", DataType::F32));
@@ -34,7 +35,7 @@ fn main() -> Result<(), BackendError> {
     for (place, heat) in now.iter().enumerate().step_by(4) {
         println!("{place:>3} {heat:.3} {}", "#".repeat((heat * 40.0) as usize));
     }
-    // In the end heat rises evenly from one end to the other.
+    // Finally, heat rises evenly from one end to the other.
     let even = |(place, heat): (usize, &f32)| (heat - place as f32 / (LENGTH - 1) as f32).abs() < 0.01;
     assert!(now.iter().enumerate().all(even));
     Ok(())

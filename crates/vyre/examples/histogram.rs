@@ -1,4 +1,5 @@
-//! A histogram with atomics and workgroup memory in three forms: a Rust function, a file, and a program built in Rust.
+//! A histogram with atomics and workgroup memory in three forms: a Rust function, a file, and a
+//! program built in Rust.
 
 use vyre::ir::BufferDecl;
 use vyre::prelude::*;

@@ -1,11 +1,12 @@
 //! A routine that gets faster while it runs: `cargo run --release -p vyre --example hot`.
 //!
-//! It starts with code from the cheap schedule; once it is hot, code from the expensive one takes its place, if it wins.
+//! It starts with code from the cheap schedule; once it is hot, code from the expensive one
+//! replaces it if it is faster.
 
 use std::time::{Duration, Instant};
 use vyre::prelude::*;
 
-/// Work that only the expensive schedule takes out of the loop and off the memory.
+/// Work that only the expensive schedule hoists out of the loop and keeps in registers.
 const KERNEL: &str = "kernel polynomial(x: read_write f32[], c: read f32[8]) {
   let i = invocation.x
   let v = x[i]

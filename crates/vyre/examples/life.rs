@@ -1,4 +1,4 @@
-//! Conway's game of life in three forms: a Rust function, a file, and a program built in Rust.
+//! Conway's Game of Life in three forms: a Rust function, a file, and a program built in Rust.
 
 use vyre::prelude::*;
 
@@ -8,13 +8,13 @@ fn life(width: u32, height: u32, cells: &[u8], #[output(len = width * height)] n
     let mut around = 0;
     for dy in 0..3 {
         for dx in 0..3 {
-            // The edges meet.
+            // The grid wraps around.
             let (column, row) = ((x + dx + width - 1) % width, (y + dy + height - 1) % height);
             around += cells[(row * width + column) as usize] as u32;
         }
     }
     let at = (y * width + x) as usize;
-    // The sum counts the cell itself.
+    // The sum includes the cell itself.
     next[at] = if around == 3 || (around == 4 && cells[at] == 1) { 1 } else { 0 };
 }
 

@@ -17,7 +17,8 @@ fn mandelbrot(#[output] shade: &mut [f32]) {
         count += 1;
     }
     if count < ROUNDS {
-        // One round squares the distance: the fraction of a round by which this one went too far.
+        // Each round squares the distance; this is the fraction of a round by which the last one
+        // overshot.
         let over = ((x * x + y * y).log2() / 8.0).log2();
         shade[py * WIDTH + px] = (count as f32 + 2.0 - over).log2();
     }

@@ -1,4 +1,5 @@
-//! How masses in space pull each other, in three forms: a Rust function, a file, and a program built in Rust.
+//! Gravity between masses in space, in three forms: a Rust function, a file, and a program built in
+//! Rust.
 
 use vyre::prelude::*;
 

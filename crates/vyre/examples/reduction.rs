@@ -1,4 +1,5 @@
-//! One sum per workgroup, a tree in workgroup memory, in three forms: a Rust function, a file, and a program built in Rust.
+//! One sum per workgroup, as a tree in workgroup memory, in three forms: a Rust function, a file,
+//! and a program built in Rust.
 
 use vyre::ir::BufferDecl;
 use vyre::prelude::*;

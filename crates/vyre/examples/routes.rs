@@ -1,15 +1,16 @@
-//! Routed calls against each single backend: `cargo run --release -p vyre --example routes`, with the features of the
-//! backends to compare; `-- sincos 65536` prints only the rows of that kernel or size, `-- explain` also what the router
-//! knows where a row is behind.
+//! Routed calls compared with each single backend: `cargo run --release -p vyre --example routes`,
+//! with the features of the backends to compare; `-- sincos 65536` prints only the rows of that
+//! kernel or size, `-- explain` also prints the router's data for rows that are behind.
 //!
-//! For each kernel and size, the router is first warmed up by routed calls alone. Then blocks of routed calls and blocks of
-//! the same calls on each backend by name take turns in random order. The calls by name go through a second runtime with the
-//! same backends, so that they teach the router nothing, and all calls use the same memory. A block is as many calls as take
-//! [`BLOCK`], so that what routing does only now and then (looks, probes, checks) is in the times. What is compared is the
-//! median over the blocks of the time per call, as the caller sees it; a row is measured until its medians are known to 1%, or
-//! for [`LONGEST_MEASURED`]. A backend that is far slower than the best after a few
-//! blocks gets no more of them. `goes to` is where the router sends its calls at the end; the last column is the routed time
-//! over that of the fastest single backend.
+//! For each kernel and size, routed calls alone first warm up the router. Then blocks of routed
+//! calls and blocks of the same calls on each backend by name alternate in random order. The calls
+//! by name go through a second runtime with the same backends, so that they teach the router
+//! nothing, and all calls use the same memory. A block contains as many calls as take [`BLOCK`], so
+//! that the times include occasional routing work (re-measurements, probes, checks). The comparison
+//! is between medians over the blocks of the time per call, as the caller sees it; a row is
+//! measured until its medians are known to 1%, or for [`LONGEST_MEASURED`]. A backend that is far
+//! slower than the best after a few blocks is dropped. `goes to` is where the router sends its
+//! calls at the end; the last column is the routed time over that of the fastest single backend.
 
 use std::time::{Duration, Instant};
 use vyre::prelude::*;
@@ -68,14 +69,15 @@ const WARM_UP: Duration = Duration::from_millis(2500);
 const MEASURED: Duration = Duration::from_millis(1500);
 const LONGEST_MEASURED: Duration = Duration::from_secs(6);
 const FEWEST_ROUNDS: usize = 31;
-/// How exactly medians are to be known.
+/// Target relative error of the medians.
 const PRECISE: f64 = 0.01;
-/// How long a block of calls takes.
+/// Duration of a block of calls.
 const BLOCK: Duration = Duration::from_micros(200);
-/// After so many blocks, a backend that takes so many times as long as the best is left out.
+/// After `FEWEST_BLOCKS` blocks, a backend that is `FAR_SLOWER` times slower than the best is left
+/// out.
 const FEWEST_BLOCKS: usize = 5;
 const FAR_SLOWER: f64 = 1.5;
-/// What a row may be behind its best single backend.
+/// Allowed ratio of a row's routed time to its best single backend.
 const BOUND: f64 = 1.05;
 
 fn main() -> Result<(), BackendError> {
@@ -125,7 +127,7 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// A call on that backend, or a routed one.
+    /// Makes a call on this backend, or a routed one.
     fn run(&mut self, backend: Option<&str>) -> Result<Report, BackendError> {
         let routine = if backend.is_some() { self.named } else { self.routed };
         let mut call = routine.call();
@@ -140,7 +142,7 @@ impl Subject<'_> {
         }
     }
 
-    /// Routed calls until one is not a probe.
+    /// Makes routed calls until one is not a probe.
     fn incumbent(&mut self) -> Result<Report, BackendError> {
         loop {
             let report = self.run(None)?;
@@ -151,7 +153,8 @@ impl Subject<'_> {
     }
 }
 
-/// Memory for the program's buffers, of so many elements each where the program does not say.
+/// Memory for the program's buffers, with `elements` elements each unless the program fixes the
+/// length.
 fn generated(routine: &Routine, elements: u32) -> Vec<Vec<u8>> {
     let number = |element: DataType, k: u32| {
         let bits = k.wrapping_mul(0x9E37_79B1);
@@ -164,26 +167,26 @@ fn generated(routine: &Routine, elements: u32) -> Vec<Vec<u8>> {
     routine.program().buffers().iter().map(|decl| buffer(decl.element, decl.count)).collect()
 }
 
-/// One of the things that are compared: routed calls, or those on one backend.
+/// One contestant: routed calls, or calls on one backend.
 struct Column<'a> {
     backend: Option<&'a str>,
     calls: u32,
-    /// Nanoseconds per call, of each block.
+    /// Nanoseconds per call for each block.
     blocks: Vec<f64>,
 }
 
 impl<'a> Column<'a> {
-    /// `None` if the backend cannot run it.
+    /// `None` if the backend cannot run the program.
     fn new(backend: Option<&'a str>, subject: &mut Subject<'_>) -> Option<Column<'a>> {
         let mut column = Column { backend, calls: 1, blocks: Vec::new() };
-        // The first call warms up.
+        // The first block warms up.
         let times = [(); 4].map(|()| column.block(subject).ok());
         let call = times.into_iter().skip(1).flatten().fold(f64::INFINITY, f64::min);
         column.calls = (BLOCK.as_nanos() as f64 / call).clamp(1.0, 4096.0) as u32;
         call.is_finite().then_some(column)
     }
 
-    /// Runs a block. Gives the time per call.
+    /// Runs a block and returns the time per call.
     fn block(&self, subject: &mut Subject<'_>) -> Result<f64, BackendError> {
         let start = Instant::now();
         for _ in 0..self.calls {
@@ -202,14 +205,14 @@ impl<'a> Column<'a> {
         blocks.get((blocks.len() as f64 * part) as usize).copied().unwrap_or(f64::INFINITY)
     }
 
-    /// How far off the median may be, as a part of it: the standard error, from the middle half of the blocks.
+    /// Relative standard error of the median, from the middle half of the blocks.
     fn error(&self) -> f64 {
         let spread = (self.quantile(0.75) - self.quantile(0.25)) / self.median();
         0.93 * spread / (self.blocks.len() as f64).sqrt()
     }
 }
 
-/// Prints a row, and gives the routed time over the best.
+/// Prints a row and returns the routed time over the best.
 fn row(
     runtimes: [&Runtime; 2],
     name: &str,
@@ -219,7 +222,7 @@ fn row(
     warm_up(subject, None, WARM_UP)?;
     let mut columns = vec![Column::new(None, subject)];
     for backend in backends {
-        // One that cannot run it has no column.
+        // A backend that cannot run the program has no column.
         let _ = warm_up(subject, Some(backend), WARM_UP / 6);
         columns.push(Column::new(Some(backend), subject));
     }
@@ -249,8 +252,8 @@ fn warm_up(subject: &mut Subject<'_>, backend: Option<&str>, time: Duration) -> 
     Ok(())
 }
 
-/// Runs blocks of all columns, each round in another order: what ran just before a block leaves caches and clocks behind, so
-/// no column may always follow the same other one.
+/// Runs blocks of all columns, in a different order each round: a block is affected by the caches
+/// and clocks that the previous one left, so no column may always follow the same other one.
 fn measure(columns: &mut [Option<Column<'_>>], subject: &mut Subject<'_>) -> Result<(), BackendError> {
     let mut order: Vec<usize> = (0..columns.len()).filter(|&k| columns[k].is_some()).collect();
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;

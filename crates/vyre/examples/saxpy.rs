@@ -1,4 +1,5 @@
-//! `y = a x + y` in three forms: a Rust function, a file, and a program built in Rust. All give the same bits.
+//! `y = a x + y` in three forms: a Rust function, a file, and a program built in Rust. All give the
+//! same bits.
 
 use vyre::prelude::*;
 

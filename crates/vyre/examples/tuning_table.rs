@@ -1,9 +1,9 @@
-//! Tuned over default, per kernel and backend, with repeats: `cargo run --release -p vyre --example tuning_table -- cpu`.
-//! Names of kernels among the arguments limit the table to them: `-- wgpu opencl saxpy`; with `explain`, the reason for
-//! each winner is told.
+//! Speed of tuned over default shapes, per kernel and backend, with repeats: `cargo run --release
+//! -p vyre --example tuning_table -- cpu`. Kernel names among the arguments limit the table to
+//! them: `-- wgpu opencl saxpy`; `explain` prints the reason for each winner.
 //!
-//! Each kernel is tuned several times from nothing; then the winner and the default are compared once more in pairs that
-//! had no part in the choice.
+//! Each kernel is tuned several times from scratch; then the winner and the default are compared
+//! once more in pairs that played no part in the choice.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -99,7 +99,7 @@ impl Backend {
         match self.current() {
             Some(live) => Ok(live),
             None if !self.is_met() => {
-                let reasons = format!("{}: its driver was not met yet", self.id);
+                let reasons = format!("{}: its driver has not been checked yet", self.id);
                 Err(BackendError::NoUsableBackend { reasons })
             }
             None => self.reopen(),

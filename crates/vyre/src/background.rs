@@ -30,7 +30,7 @@ impl Job {
     fn run(self) {
         let _inside = (self.purpose == Purpose::Speed).then(Inside::enter);
         if let Err(message) = contain(self.work) {
-            tracing::error!(message, "work in the background ended early");
+            tracing::error!(message, "a background task ended early");
         }
     }
 }
@@ -76,7 +76,7 @@ impl Queue {
     /// Abandons a thread whose job makes no progress.
     fn give_up_stuck(&mut self, patience: Duration) {
         if self.progress.is_some_and(|progress| progress.elapsed() >= patience) {
-            tracing::warn!("work in the background does not come back and is left behind");
+            tracing::warn!("a background task does not return and is abandoned");
             (self.worker, self.progress) = (None, None);
         }
     }

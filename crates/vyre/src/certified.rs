@@ -66,16 +66,18 @@ fn misfit(key: &CertificateKey, bundle: &Bundle) -> Option<String> {
         ]
     };
     let other = rows.filter(|other| other.backend == key.backend).max_by_key(alike)?;
-    let different = |what: &str, ours: &str, theirs: &str| format!("has it for {what} {theirs}, not {ours}");
+    let different =
+        |what: &str, ours: &str, theirs: &str| format!("certifies it for {what} {theirs}, not {ours}");
     let why =
         if other.compiler_version != key.compiler_version || other.conformance_set != key.conformance_set {
-            "has it for another build of vyre".to_owned()
+            "certifies it for another build of vyre".to_owned()
         } else if other.device != key.device {
             different("device", &key.device, &other.device)
         } else if other.driver != key.driver {
             different("driver", &key.driver, &other.driver)
         } else {
-            "has one that does not count: it failed there, or other drivers are installed here".to_owned()
+            "has a certificate that does not apply: it failed there, or other drivers are installed here"
+                .to_owned()
         };
     Some(format!("\"{}\" {why}", bundle.origin))
 }
@@ -109,9 +111,12 @@ mod tests {
             );
         };
         check(&[], "");
-        check(&[key("Zen 4", "1", "a")], "; \"lab\" has it for device Zen 4, not Zen 3");
-        check(&[key("Zen 4", "1", "a"), key("Zen 3", "2", "a")], "; \"lab\" has it for driver 2, not 1");
-        check(&[key("Zen 3", "1", "b")], "; \"lab\" has it for another build of vyre");
+        check(&[key("Zen 4", "1", "a")], "; \"lab\" certifies it for device Zen 4, not Zen 3");
+        check(
+            &[key("Zen 4", "1", "a"), key("Zen 3", "2", "a")],
+            "; \"lab\" certifies it for driver 2, not 1",
+        );
+        check(&[key("Zen 3", "1", "b")], "; \"lab\" certifies it for another build of vyre");
         let taken = Certified::new(&certificate(key("Zen 3", "1", "a"), "lab"), &[]);
         assert_eq!(taken.to_string(), "cpu on Zen 3: certified by \"lab\"");
     }

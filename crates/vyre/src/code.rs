@@ -225,7 +225,7 @@ pub(crate) fn drop_tuned(wanted: &Wanted<'_, '_, '_>, shape: Shape, error: &Back
     {
         tuner.quarantine(&key, shape, &error.to_string());
     }
-    at.note(&format!(": shape {shape} is out of use: {error}"));
+    at.note(&format!(": shape {shape} is no longer used: {error}"));
     at.side().forget_size(wanted.elements);
 }
 
@@ -318,7 +318,7 @@ fn tuned(at: Pair<'_>, program: &Program, inputs: &[Vec<u8>], size: &str) -> boo
 /// Saves the tuner's results for the next process.
 fn keep(tuner: &Tuner) {
     if let Err(error) = tuner.persist() {
-        tracing::warn!(%error, "what tuning found is not kept");
+        tracing::warn!(%error, "the result of tuning is not saved");
     }
 }
 

@@ -277,8 +277,8 @@ impl<'a> Call<'a> {
         let Call { core, fallback, .. } = *self;
         let shared = &core.shared;
         if backend.is_driven && shared.background.is_forked() {
-            let message = "its driver was opened before this process was forked, and its threads are not here; \
-                           build a runtime in the child";
+            let message = "its driver was opened before this process was forked, and its threads do not exist in \
+                           this one; build a runtime in the child";
             let error = BackendError::failed(backend.id, message);
             return Err(Failure::before_launch(error, backend.instance()));
         }

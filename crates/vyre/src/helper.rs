@@ -109,14 +109,14 @@ fn wait(child: &mut Child, limit: Duration) -> Result<Answer, String> {
     let status = child.wait();
     match (answer, status) {
         (Err(_), _) => Err(format!(
-            "its driver did not answer a helper process within {limit:?}; {HELPER_LIMIT_VARIABLE} gives it longer"
+            "its driver did not answer a helper process within {limit:?}; {HELPER_LIMIT_VARIABLE} sets a longer limit"
         )),
         (Ok(_), Err(error)) => Err(format!("the helper process cannot be waited for: {error}")),
         (Ok(text), Ok(status)) if status.success() => Ok(Answer::Text(text)),
         // A driver crashes by a signal; anything that ends otherwise is not a helper of this build.
         (Ok(_), Ok(status)) if status.code().is_some() => Ok(Answer::Text(String::new())),
         (Ok(_), Ok(status)) => Ok(Answer::Crash(format!(
-            "its driver ended a helper process ({status}); `vyre cache clear certificates` has it tried again"
+            "its driver ended a helper process ({status}); run `vyre cache clear certificates` to try it again"
         ))),
     }
 }

@@ -216,7 +216,7 @@ fn same(what: [&str; 2], lengths: [usize; 2]) -> Result<(), BackendError> {
     if m == n {
         return Ok(());
     }
-    Err(argument_error(format!("{a} has {m} elements, and {b} {n}; they are to be the same")))
+    Err(argument_error(format!("{a} has {m} elements, and {b} {n}; the lengths must be equal")))
 }
 
 /// Ready ops. Those on floats give the same bits on every strict backend; `docs/catalogue.md`
@@ -564,7 +564,7 @@ impl Runtime {
         if (a.columns, c.rows, c.columns) != (b.rows, a.rows, b.columns) {
             let shape = |rows: usize, columns: usize| format!("{rows} by {columns}");
             return Err(argument_error(format!(
-                "a is {}, b {} and c {}, which is no product",
+                "a is {}, b {} and c {}, which do not fit a product",
                 shape(a.rows, a.columns),
                 shape(b.rows, b.columns),
                 shape(c.rows, c.columns)

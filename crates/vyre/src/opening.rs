@@ -35,8 +35,8 @@ use vyre_driver::{VyreBackend, contain, open_all};
 const OPENING_LIMIT: Duration = Duration::from_secs(60);
 /// A rejection holds for this long, then the driver gets another chance.
 const REJECTION_HOLDS: Duration = Duration::from_secs(24 * 60 * 60);
-const UNMET: &str = "its driver was not met on this machine yet; `vyre certify` does that";
-const CHANGED: &str = "in this process; the device or driver changed since a helper process met it";
+const UNMET: &str = "its driver has not been checked on this machine yet; run `vyre certify` to check it";
+const CHANGED: &str = "in this process; the device or driver changed since a helper process checked it";
 const IN_PROCESS: &str = "in this process; no helper process was found";
 
 /// A backend that opened and passed.

@@ -117,7 +117,8 @@ impl Home {
         match self {
             Home::Device { backend, live, .. } if backend.instance() != live.instance => {
                 Err(argument_error(format!(
-                    "the device of `{}` was lost, and with it what was in a resident buffer; make the buffer anew",
+                    "the device of `{}` was lost, and with it the contents of a resident buffer; create the buffer \
+                     again",
                     backend.id
                 )))
             }
@@ -169,7 +170,7 @@ impl<T: Element + Pod> Resident<T> {
     fn offset(&self, first: usize, count: usize) -> Result<usize, BackendError> {
         if first.checked_add(count).is_none_or(|end| end > self.len()) {
             return Err(BackendError::new(format!(
-                "elements {first} to {} of a resident buffer were asked for, which has {}; ask for fewer",
+                "elements {first} to {} were requested of a resident buffer that has {}; request fewer",
                 first.saturating_add(count),
                 self.len()
             )));
@@ -327,6 +328,6 @@ fn free(home: &Home) {
         && live.instance == backend.instance()
         && let Err(error) = live.driver.free_resident(*handle)
     {
-        tracing::warn!(backend = backend.id, %error, "a resident buffer could not be given back");
+        tracing::warn!(backend = backend.id, %error, "a resident buffer could not be released");
     }
 }

@@ -318,7 +318,7 @@ impl Drop for Handle {
         self.shared.background.close();
         self.shared.calls.close();
         if let Err(error) = self.shared.save() {
-            tracing::warn!(%error, "a table is not kept");
+            tracing::warn!(%error, "a table was not saved");
         }
     }
 }
@@ -493,7 +493,7 @@ impl RuntimeBuilder {
         }
         later.truncate(MAX_CANDIDATES.saturating_sub(made.met.len()));
         let reason = |id: &str| match rows_of(id, &known).is_empty() {
-            true => "its driver is new to this machine and is being met in the background",
+            true => "its driver is new to this machine and is being checked in the background",
             false => "its driver is being opened in the background",
         };
         refused
@@ -588,7 +588,7 @@ fn meet_later(shared: &Arc<Shared>, ids: Vec<String>, known: CertificateTable, p
         }
     };
     if let Err(error) = thread::Builder::new().name("vyre-opening".into()).spawn(meeting) {
-        tracing::warn!(%error, "there is no thread to meet new drivers on; they are not used");
+        tracing::warn!(%error, "no thread could be started to check new drivers; they are not used");
         shared.meeting.end();
     }
 }

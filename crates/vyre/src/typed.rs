@@ -75,7 +75,7 @@ pub struct Function {
 /// Implemented for functions with `#[vyre::function]`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no function that kernels can call",
+    message = "`{Self}` is not a function that kernels can call",
     note = "declare it with `#[vyre::function]`"
 )]
 pub trait KernelFunction {

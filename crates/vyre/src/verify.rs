@@ -198,7 +198,7 @@ fn bindings<'m>(core: &Core, memory: &'m mut [Vec<u8>]) -> Vec<Binding<'m>> {
 fn judged(at: Pair<'_>) -> Result<Arc<Judged>, String> {
     let (lanes, used) = (lanes(at), at.core.evidence.used());
     let Some(sample) = used.sample else {
-        return Err("no call that shows something has been seen".into());
+        return Err("no call so far has changed its outputs".into());
     };
     if let Some(known) = used.judged.get(&lanes) {
         return known.clone();
@@ -228,7 +228,7 @@ fn ask_oracle(at: Pair<'_>, sample: &Sample, cuts: &[u32]) -> Result<Judged, Str
         Ok(generated) if shows_something(at.core, &generated) => Ok(generated),
         // A backend that leaves memory unchanged is detected where there is an output to fill.
         _ if at.core.parameters.iter().any(|parameter| parameter.access == Access::Output) => Ok(sampled),
-        Ok(_) | Err(_) => Err("its results are what was there before, on all data that was tried".into()),
+        Ok(_) | Err(_) => Err("it left its outputs unchanged on all data that was tried".into()),
     }
 }
 
@@ -407,9 +407,11 @@ fn within<T: Send + 'static>(
             Unfinished::Late if limit < BACKEND_LIMIT => {
                 Finding::Inconclusive(format!("it was not checked within {limit:?}"))
             }
-            Unfinished::Late => Finding::Failed(format!("it did not come back within {BACKEND_LIMIT:?}")),
+            Unfinished::Late => Finding::Failed(format!("it did not return within {BACKEND_LIMIT:?}")),
             Unfinished::Panicked(message) => Finding::Failed(message),
-            Unfinished::NeverBegun(_) => Finding::Inconclusive("there was no thread to check it on".into()),
+            Unfinished::NeverBegun(_) => {
+                Finding::Inconclusive("no thread could be started to check it".into())
+            }
         })
     })
 }

@@ -1,4 +1,5 @@
-//! A warm call allocates nothing on the caller's thread, measured with an allocator that counts per thread.
+//! A warm call allocates nothing on the caller's thread, measured with an allocator that counts per
+//! thread.
 
 #![allow(unsafe_code)]
 
@@ -16,7 +17,8 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: every call is passed on to the system's allocator unchanged; counting neither allocates nor unwinds.
+// SAFETY: every call is forwarded to the system allocator unchanged; counting neither allocates nor
+// unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -25,7 +27,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller upholds the contract of `dealloc`, and `pointer` came from the system's allocator.
+        // SAFETY: the caller upholds the contract of `dealloc`, and `pointer` came from the system
+        // allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -54,7 +57,8 @@ fn a_warm_call_allocates_nothing() {
         typed();
         runtime.settle();
     }
-    // Every sixteenth call at most asks for a check in the background, which has its own cost; all others allocate nothing.
+    // At most one call in sixteen requests a background check, which allocates; all others allocate
+    // nothing.
     for call in [&mut || call(None), &mut typed as &mut dyn FnMut() -> &'static str] {
         let mut allocating = 0;
         for _ in 0..1_000 {

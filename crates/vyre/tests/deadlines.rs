@@ -1,6 +1,8 @@
-//! Calls with a deadline on a driver that compiles for as long as it likes, and on one that its process does not survive.
+//! Calls with a deadline on a driver that compiles for an unbounded time, and on one that crashes
+//! its process.
 //!
-//! This executable is its own helper process, so that the driver that crashes there is the one that calls go to.
+//! This executable is also its own helper process, so that the driver that crashes there is the one
+//! under test.
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::collections::HashSet;
@@ -20,11 +22,11 @@ use vyre_driver::{
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::{ir::Program, text};
 
-/// What is given to calls that must not come back in time: whatever it is, it is over before a closed gate opens.
+/// Deadline of calls that must time out: it expires before a closed gate opens.
 const SHORT: Duration = Duration::from_millis(30);
 const FATAL: &str = "fatal";
 
-/// Compilers wait here while it is closed.
+/// Compilers wait here while the gate is closed.
 struct Gate(Mutex<bool>, Condvar);
 
 static GATE: Gate = Gate(Mutex::new(false), Condvar::new());
@@ -41,7 +43,7 @@ impl Gate {
     }
 }
 
-/// The backend `cpu` behind a driver that compiles slowly, and ends the process on one program.
+/// The `cpu` backend behind a driver that compiles slowly and crashes the process on one program.
 struct Brittle(Box<dyn VyreBackend>);
 
 fn open() -> Result<Box<dyn VyreBackend>, BackendError> {
@@ -112,13 +114,13 @@ impl VyreBackend for Brittle {
     }
 }
 
-/// The gate is the process's, so one test uses it at a time.
+/// The gate is per process, so the tests that use it take turns.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A runtime that met the driver.
+/// A runtime that has already met the driver.
 fn runtime() -> Result<Runtime, BackendError> {
     let builder = Runtime::builder().backends(["cpu", "brittle"]).without_tables().meet_drivers_first();
     let runtime = builder.build()?;
@@ -133,7 +135,8 @@ fn check_late<T: std::fmt::Debug>(what: &str, outcome: Result<T, BackendError>) 
     }
 }
 
-/// Calls of every kind while the driver compiles: each comes back. Once the driver is done, the same routines run.
+/// Calls of every kind while the driver compiles: each returns by its deadline. Once the driver is
+/// done, the same routines run.
 fn every_kind_of_call_keeps_its_deadline() -> Result<(), Failed> {
     let _turn = turn();
     let runtime = runtime()?;
@@ -175,12 +178,13 @@ fn every_kind_of_call_keeps_its_deadline() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A program that the driver ends its process on is refused by name, this process lives, and other programs run.
+/// A program that crashes the driver is refused by name, this process survives, and other programs
+/// run.
 fn a_crash_is_the_helpers() -> Result<(), Failed> {
     let _turn = turn();
     GATE.set(false);
     let runtime = runtime()?;
-    // Larger than anything that the driver was seen to survive.
+    // Larger than any program that the driver has been seen to survive.
     let nested = |name: &str| {
         let open: String = (0..70).map(|k| format!("if x[0] > {k} {{ ")).collect();
         format!("kernel {name}(x: read_write u32[]) {{ {open} x[invocation.x] += 1 {} }}", "}".repeat(70))
@@ -197,7 +201,7 @@ fn a_crash_is_the_helpers() -> Result<(), Failed> {
     let mut x = [99u32];
     let report = sound.call().bind("x", &mut x).on("brittle").timeout(limit).run()?;
     assert_eq!((report.backend, x), ("brittle", [100]));
-    // A call that is routed goes elsewhere.
+    // A routed call goes to another backend.
     let report = fatal.call().bind("x", &mut x).timeout(limit).run()?;
     assert_eq!((report.backend, x), ("cpu", [101]));
     Ok(())
@@ -238,7 +242,7 @@ impl Device for Slow {
     }
 }
 
-/// Calls straight on a backend: the first form of a program, and one that a later call asks for.
+/// Calls directly on a backend: the first form of a program, and a form that a later call requires.
 fn a_backend_that_compiles_keeps_deadlines() -> Result<(), Failed> {
     let _turn = turn();
     let backend = Arc::new(SlowBackend(Native::new(Slow)));
@@ -292,7 +296,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The helper's part.
+/// The helper process.
 fn help(backend: &str, with_program: bool) -> ExitCode {
     let answer = if with_program { try_program(backend) } else { Ok(helper_answer(backend)) };
     match answer {

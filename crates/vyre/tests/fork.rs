@@ -1,4 +1,5 @@
-//! A child of `fork` that goes on without `exec`: what it calls works or fails with an error, and never hangs.
+//! A child of `fork` that continues without `exec`: its calls work or fail with an error, and never
+//! hang.
 #![cfg(unix)]
 #![allow(unsafe_code)]
 
@@ -6,9 +7,10 @@ use std::time::{Duration, Instant};
 use vyre::prelude::*;
 use vyre_driver::process_exit::{Inside, is_anyone_inside};
 
-/// Runs a check in a child process and gives what it exits with; `None` if it hangs.
+/// Runs a check in a child process and returns its exit code; `None` if it hangs.
 fn in_child(check: impl FnOnce() -> i32) -> Option<i32> {
-    // SAFETY: the child only calls vyre, which is what is tested, and ends without running the parent's destructors.
+    // SAFETY: the child only calls vyre, which is under test, and exits without running the
+    // parent's destructors.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).unwrap_or(101);
@@ -18,13 +20,13 @@ fn in_child(check: impl FnOnce() -> i32) -> Option<i32> {
     let began = Instant::now();
     let mut status = 0;
     while began.elapsed() < Duration::from_secs(60) {
-        // SAFETY: waits for the child made above, into memory of our own.
+        // SAFETY: waits for the child created above and writes to a local variable.
         if unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) } == child {
             return Some(libc::WEXITSTATUS(status));
         }
         std::thread::yield_now();
     }
-    // SAFETY: the child was made above and was not waited for.
+    // SAFETY: the child was created above and has not been waited for.
     unsafe { libc::kill(child, libc::SIGKILL) };
     None
 }
@@ -39,7 +41,7 @@ fn a_child_of_fork_runs_calls_on_threads_of_its_own() {
     }";
     let steps = runtime.load(steps).expect("loads");
     let run = |timeout: Option<Duration>| {
-        // Large enough to be shared among threads.
+        // Large enough to be split among threads.
         let mut x: Vec<u32> = (0..1 << 20).collect();
         let call = steps.call().bind("x", &mut x);
         timeout.into_iter().fold(call, vyre::Call::timeout).run().expect("runs");
@@ -59,7 +61,7 @@ fn a_child_of_fork_runs_calls_on_threads_of_its_own() {
     assert!(run(None) == expected, "the parent goes on as before");
 }
 
-/// Its parent's threads are not there, so its end does not wait for them.
+/// The parent's threads do not exist in the child, so its exit does not wait for them.
 #[test]
 fn a_child_of_fork_has_no_thread_in_a_driver() {
     let (entered, is_inside) = std::sync::mpsc::channel();

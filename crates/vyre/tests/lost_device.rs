@@ -1,4 +1,5 @@
-//! Devices that are lost and opened again: what was on the lost instance stays lost, and nothing of it reaches the new one.
+//! Lost and reopened devices: what was on the lost instance stays lost, and none of it reaches the
+//! new one.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -14,7 +15,8 @@ use vyre_driver::{
 
 const DOUBLE: &str = "kernel double(x: read_write u32[]) { x[invocation.x] = x[invocation.x] * 2 }";
 
-/// The interpreter with memory of its own, which can be lost. Every instance numbers its buffers from 1.
+/// The interpreter with its own memory, which can be lost. Every instance numbers its buffers from
+/// 1.
 struct Phoenix(Arc<Instance>);
 
 #[derive(Default)]
@@ -24,10 +26,10 @@ struct Instance {
 }
 
 static INSTANCES: Mutex<Vec<Arc<Instance>>> = Mutex::new(Vec::new());
-/// Whether the end of a lost device panics.
+/// Whether dropping a lost device panics.
 static FRAIL: AtomicBool = AtomicBool::new(false);
 static OPENED: AtomicU64 = AtomicU64::new(0);
-/// While this is true, opening waits.
+/// While this is true, opening blocks.
 static GATE: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
 
 inventory::submit! {
@@ -47,14 +49,14 @@ inventory::submit! {
 inventory::submit! { BackendCapability { id: "phoenix", dispatches: true, oracle: false } }
 inventory::submit! { BackendPrecedence { id: "phoenix", rank: 1 } }
 
-/// The instances are the process's, so one test uses them at a time.
+/// The instances are per process, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends the device that was opened last.
+/// Loses the device that was opened last.
 fn lose_newest() {
     lock(&INSTANCES).last().expect("one was opened").lost.store(true, SeqCst);
 }
@@ -183,7 +185,7 @@ fn runtime(backends: &[&str]) -> Runtime {
     builder.build().expect("builds")
 }
 
-/// Calls until the device is open again: it is in quarantine for a second after it was lost.
+/// Calls until the device is open again: it is in quarantine for a second after the loss.
 fn call_until_it_runs(double: &Routine) {
     let began = Instant::now();
     let mut x = [21u32];
@@ -220,7 +222,7 @@ fn what_was_in_a_lost_buffer_is_gone_and_nothing_else_is_read() {
     let mut x = [1u32];
     double.call().bind("x", &mut x).run().expect_err("the device is gone");
     call_until_it_runs(&double);
-    // The first buffer of the new instance has the number that the old one had.
+    // The first buffer of the new instance has the same number as that of the old one.
     let mut new = runtime.resident(&[100u32, 200, 300]);
     double.call().bind("x", &mut new).on("phoenix").run().expect("runs");
     let opened = OPENED.load(SeqCst);
@@ -233,7 +235,7 @@ fn what_was_in_a_lost_buffer_is_gone_and_nothing_else_is_read() {
     for fault in faults {
         assert!(fault.to_string().contains("`phoenix` was lost"), "{fault}");
     }
-    // None of that is the new instance's fault, nor did it reach its memory.
+    // None of this counts against the new instance, nor did it reach its memory.
     double.call().bind("x", &mut new).run().expect("runs");
     assert_eq!(new.read().expect("reads"), [400, 800, 1200]);
     assert_eq!(OPENED.load(SeqCst), opened, "the new instance was not lost");
@@ -249,7 +251,7 @@ fn a_late_report_of_an_old_instance_does_not_touch_the_new_one() {
     other.call().bind("x", &mut x).run().expect("runs");
     lose_newest();
     let late = std::thread::scope(|scope| {
-        // Eight calls notice the same loss, some of them after another one has opened the device again.
+        // Eight calls notice the same loss, some of them after another one has reopened the device.
         let callers: Vec<_> = (0..8)
             .map(|_| scope.spawn(|| double.call().bind("x", &mut [1u32]).on("phoenix").run().is_err()))
             .collect();
@@ -275,7 +277,7 @@ fn opening_a_lost_device_keeps_nobody_else_waiting() {
     *lock(&GATE.0) = true;
     double.call().bind("x", &mut x).on("phoenix").run().expect_err("the device is gone");
     std::thread::scope(|scope| {
-        // One call waits for the device, which does not open; all others go on.
+        // One call waits for the device, which does not open; all others proceed.
         let waiting = scope.spawn(|| double.call().bind("x", &mut [1u32]).on("phoenix").run());
         for _ in 0..100 {
             let mut x = [4u32];
@@ -296,7 +298,7 @@ fn calls_that_bind_buffers_in_opposite_order_do_not_wait_for_each_other() {
     let add = runtime.load(add).expect("loads");
     let (mut a, mut b) = (runtime.resident(&[1u32]), runtime.resident(&[2u32]));
     let cells = (a.cell(), b.cell());
-    // Each round moves both buffers to where the other thread does not want them.
+    // Each round moves both buffers away from where the other thread needs them.
     let rounds = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -1,5 +1,5 @@
-//! First contact with drivers, through helpers that are scripts: calls do not wait for it, and what a driver does to its
-//! helper decides.
+//! First contact with drivers, through helpers that are scripts: calls do not wait for it, and the
+//! fate of the helper decides about the driver.
 #![cfg(unix)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -14,11 +14,11 @@ use vyre_driver::{
     BackendError, DeviceProfile, DispatchConfig, VyreBackend, default_supported_ops, inventory, registry,
 };
 
-/// The interpreter, with what looks like a driver behind it.
+/// The interpreter, posing as a backend with a driver.
 struct Driven;
 
 static OPENED: AtomicU32 = AtomicU32::new(0);
-/// The driver opens once a test lets go of this.
+/// Opening the driver waits for this lock.
 static DOOR: Mutex<()> = Mutex::new(());
 
 fn open() -> Result<Box<dyn VyreBackend>, BackendError> {
@@ -40,7 +40,7 @@ inventory::submit! {
     }
 }
 
-/// A file whose contents stand for the installed driver.
+/// A file whose contents identify the installed driver.
 const STAMP: &str = concat!("vyre-driven-stamp-", env!("CARGO_PKG_VERSION"));
 
 impl VyreBackend for Driven {
@@ -62,7 +62,7 @@ impl VyreBackend for Driven {
     }
 }
 
-/// An executable in a folder.
+/// Writes an executable script to a folder.
 fn script(folder: &Path, text: &str) -> PathBuf {
     let helper = folder.join("helper");
     std::fs::write(&helper, format!("#!/bin/sh\n{text}\n")).expect("written");
@@ -75,7 +75,7 @@ fn built(folder: &Path, helper: PathBuf, limit: Duration) -> Runtime {
     builder.helper(Some(helper)).helper_limit(limit).build().expect("cpu is there")
 }
 
-/// Builds a runtime that met its drivers.
+/// Builds a runtime, waits for first contact, and returns its backends and the refusal of `driven`.
 fn contact(folder: &Path, text: &str, limit: Duration) -> (Vec<&'static str>, Vec<RefusedBackend>) {
     let runtime = built(folder, script(folder, text), limit);
     runtime.settle();
@@ -88,7 +88,7 @@ fn contact(folder: &Path, text: &str, limit: Duration) -> (Vec<&'static str>, Ve
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// The driver is the process's, so one test uses it at a time.
+/// The driver is per process, so the tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
@@ -100,11 +100,11 @@ fn calls_run_while_a_new_driver_is_met() {
     let _turn = turn();
     let folder = tempfile::tempdir().expect("a folder");
     let gate = folder.path().join("gate");
-    // The helper answers nothing of use, but only once it is let through.
+    // The helper gives no usable answer, and exits only when the gate opens.
     let text = format!("while [ ! -e {} ]; do sleep 0.01; done; exit 2", gate.display());
     let runtime = built(folder.path(), script(folder.path(), &text), LONG);
     assert_eq!(runtime.backends().collect::<Vec<_>>(), ["cpu"]);
-    assert!(runtime.refused().iter().any(|refused| refused.reason.contains("being met")), "{runtime:?}");
+    assert!(runtime.refused().iter().any(|refused| refused.reason.contains("being checked")), "{runtime:?}");
     let double = runtime.load("kernel double(x: read_write u32[]) { x[invocation.x] *= 2 }").expect("loads");
     let run = |routine: &vyre::Routine| {
         let mut x = [21u32; 64];
@@ -116,7 +116,7 @@ fn calls_run_while_a_new_driver_is_met() {
     std::fs::write(gate, "").expect("written");
     runtime.settle();
     assert_eq!(runtime.backends().collect::<Vec<_>>(), ["cpu", "driven"]);
-    // Met late, it is verified and used like any other.
+    // A backend met late is verified and used like any other.
     for _ in 0..40 {
         run(&double);
         runtime.settle();

@@ -60,9 +60,9 @@ int main(void) {
     EXPECT(vyre_run(add, good, 2, NULL, NULL), VYRE_OK, NULL);
     EXPECT(y[3] == 9 ? VYRE_OK : VYRE_OTHER, VYRE_OK, NULL);
     EXPECT(vyre_run(NULL, good, 2, NULL, NULL), VYRE_NULL, "routine");
-    EXPECT(vyre_run((vyre_routine)runtime, good, 2, NULL, NULL), VYRE_HANDLE, "no routine");
-    EXPECT(vyre_run((vyre_routine)(uintptr_t)12345, good, 2, NULL, NULL), VYRE_HANDLE, "no routine");
-    EXPECT(vyre_run((vyre_routine)(void *)x, good, 2, NULL, NULL), VYRE_HANDLE, "no routine");
+    EXPECT(vyre_run((vyre_routine)runtime, good, 2, NULL, NULL), VYRE_HANDLE, "not a valid routine");
+    EXPECT(vyre_run((vyre_routine)(uintptr_t)12345, good, 2, NULL, NULL), VYRE_HANDLE, "not a valid routine");
+    EXPECT(vyre_run((vyre_routine)(void *)x, good, 2, NULL, NULL), VYRE_HANDLE, "not a valid routine");
     EXPECT(vyre_run(add, NULL, 2, NULL, NULL), VYRE_NULL, "`arguments`");
     EXPECT(vyre_run(add, good, 1, NULL, NULL), VYRE_INVALID_PROGRAM, "`y`");
     EXPECT(vyre_run(add, good, 1000000000, NULL, NULL), VYRE_ARGUMENT, "arguments");
@@ -84,18 +84,18 @@ int main(void) {
     BAD(count, SIZE_MAX, VYRE_ARGUMENT, "elements");
     BAD(count, SIZE_MAX / 4, VYRE_ARGUMENT, "elements");
     BAD(type, VYRE_F32, VYRE_INVALID_PROGRAM, "f32");
-    BAD(type, 0, VYRE_ARGUMENT, "no element type");
-    BAD(type, 99, VYRE_ARGUMENT, "no element type");
+    BAD(type, 0, VYRE_ARGUMENT, "not an element type");
+    BAD(type, 99, VYRE_ARGUMENT, "not an element type");
     BAD(access, VYRE_READ, VYRE_INVALID_PROGRAM, "written");
-    BAD(access, 7, VYRE_ARGUMENT, "no access");
-    BAD(array, (vyre_array)add, VYRE_HANDLE, "no array");
+    BAD(access, 7, VYRE_ARGUMENT, "not an access");
+    BAD(array, (vyre_array)add, VYRE_HANDLE, "not a valid array");
 
     vyre_options options = {0};
     options.backend = "nowhere";
     EXPECT(vyre_run(add, good, 2, &options, NULL), VYRE_NOT_LINKED, "nowhere");
     options.backend = "cpu-ref";
     options.fallback = 9;
-    EXPECT(vyre_run(add, good, 2, &options, NULL), VYRE_ARGUMENT, "no fallback");
+    EXPECT(vyre_run(add, good, 2, &options, NULL), VYRE_ARGUMENT, "not a fallback policy");
     options.fallback = VYRE_FALLBACK_FORBID;
     vyre_report report = NULL;
     EXPECT(vyre_run(add, good, 2, &options, &report), VYRE_OK, NULL);
@@ -112,7 +112,7 @@ int main(void) {
 
     vyre_array array = NULL, foreign = NULL;
     EXPECT(vyre_array_new(runtime, VYRE_U32, SIZE_MAX / 2, NULL, &array), VYRE_ARGUMENT, "elements");
-    EXPECT(vyre_array_new(runtime, 55, 4, NULL, &array), VYRE_ARGUMENT, "no element type");
+    EXPECT(vyre_array_new(runtime, 55, 4, NULL, &array), VYRE_ARGUMENT, "not an element type");
     EXPECT(vyre_array_new(runtime, VYRE_U32, 4, NULL, NULL), VYRE_NULL, "`array`");
     EXPECT(vyre_array_new(runtime, VYRE_U32, 4, NULL, &array), VYRE_OK, NULL);
     EXPECT(vyre_array_new(other, VYRE_U32, 4, NULL, &foreign), VYRE_OK, NULL);
@@ -132,7 +132,7 @@ int main(void) {
     resident[1] = vyre_on_device("y", array);
     EXPECT(vyre_run(add, resident, 2, NULL, NULL), VYRE_HANDLE, "`y`");
     EXPECT(vyre_array_free(array), VYRE_HANDLE, "freed");
-    EXPECT(vyre_array_free((vyre_array)add), VYRE_HANDLE, "no array");
+    EXPECT(vyre_array_free((vyre_array)add), VYRE_HANDLE, "not a valid array");
 
     EXPECT(vyre_run_op(runtime, "no.such", good, 2, NULL, NULL), VYRE_ARGUMENT, "sort.keys");
     EXPECT(vyre_run_op(runtime, NULL, good, 2, NULL, NULL), VYRE_NULL, "`op`");
@@ -148,8 +148,8 @@ int main(void) {
     EXPECT(vyre_explain(add, 4, NULL), VYRE_NULL, "`text`");
     EXPECT(vyre_explain(add, 4, &explanation), VYRE_OK, NULL);
     EXPECT(vyre_text_free(explanation), VYRE_OK, NULL);
-    EXPECT(vyre_text_free(explanation), VYRE_HANDLE, "no text");
-    EXPECT(vyre_text_free(heard), VYRE_HANDLE, "no text");
+    EXPECT(vyre_text_free(explanation), VYRE_HANDLE, "not a valid text");
+    EXPECT(vyre_text_free(heard), VYRE_HANDLE, "not a valid text");
     EXPECT(vyre_text_free(NULL), VYRE_OK, NULL);
     EXPECT(vyre_explain_json(add, 4, &explanation), VYRE_OK, NULL);
     EXPECT(explanation[0] == '{' ? VYRE_OK : VYRE_OTHER, VYRE_OK, NULL);

@@ -202,5 +202,5 @@ fn far_apart(element: DataType, relative: f64, expected: &[u8], given: &[u8]) ->
     let is_far =
         |a: f64, b: f64| a.is_nan() != b.is_nan() || (a != b && (a - b).abs() > relative * a.abs().max(1.0));
     let (at, (a, b)) = pairs.enumerate().find(|(_, (a, b))| is_far(*a, *b))?;
-    Some(format!("element {at}: {b:?} instead of {a:?}; --within allows for more"))
+    Some(format!("element {at}: {b:?} instead of {a:?}; --within sets a tolerance"))
 }

@@ -196,7 +196,7 @@ pub(crate) fn row(
         }
         if effort.is_slow(call_ns) {
             let taken = duration(call_ns as f64);
-            faults.push(format!("{id} end to end: left out for time, since a call takes {taken}"));
+            faults.push(format!("{id} end to end: skipped to save time, since a call takes {taken}"));
             continue;
         }
         match end_to_end(plan, roles, &sample, effort) {

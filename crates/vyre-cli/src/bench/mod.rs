@@ -89,7 +89,7 @@ pub(crate) struct Arguments {
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|&rounds| rounds > 0).ok_or_else(|| "write a number from 1 on".into())
+    text.parse().ok().filter(|&rounds| rounds > 0).ok_or_else(|| "write a number of at least 1".into())
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Ending {
@@ -140,7 +140,7 @@ fn bench(arguments: &Arguments) -> Result<Ending, Ending> {
     let backends = open_backends(&arguments.backend)?;
     let report = measure_all(&rows, &backends, budget)?;
     if cfg!(debug_assertions) {
-        warn("this build is not optimised: build with --release for figures that count");
+        warn("this build is not optimised: build with --release for meaningful figures");
     }
     print(&report.table());
     if let Some(earlier) = earlier {
@@ -192,7 +192,7 @@ fn rows(arguments: &Arguments) -> Result<Vec<Source>, Ending> {
     };
     let wanted: Vec<Source> = all.into_iter().filter(|source| is_wanted(&source.name())).collect();
     if wanted.is_empty() {
-        return Err(Ending::Usage(format!("--only fits no row; these are: {}", names.join(", "))));
+        return Err(Ending::Usage(format!("--only matches no row; the rows are: {}", names.join(", "))));
     }
     Ok(wanted)
 }
@@ -304,10 +304,13 @@ fn processor() -> String {
 fn read_report(path: &Path) -> Result<Report, Ending> {
     let text = files::read_text(path)?;
     let report: Report = serde_json::from_str(&text)
-        .map_err(|error| Ending::Usage(format!("{} is no result of --json: {error}", path.display())))?;
+        .map_err(|error| Ending::Usage(format!("{} is not a result of --json: {error}", path.display())))?;
     if report.schema != SCHEMA {
         let schema = report.schema;
-        return Err(Ending::Usage(format!("{} has schema {schema}; this is {SCHEMA}", path.display())));
+        return Err(Ending::Usage(format!(
+            "{} has schema {schema}; this build reads {SCHEMA}",
+            path.display()
+        )));
     }
     Ok(report)
 }

@@ -181,7 +181,7 @@ fn described(facts: &ValueFacts) -> String {
     }));
     parts.extend(facts.below.iter().map(|buffer| format!("below len({buffer})")));
     parts.extend(facts.in_bounds.map(|proved| {
-        let word = if proved { "index proved in range" } else { "index checked when it runs" };
+        let word = if proved { "index proved in range" } else { "index checked at run time" };
         word.to_string()
     }));
     format!("\n\n{}", parts.join("; "))
@@ -251,7 +251,7 @@ pub(super) fn rename(
     let Some(renamed) = symbol_at(document, place.position) else { return Ok(None) };
     let symbol = &analysis.symbols()[renamed];
     if name.is_empty() || name.contains(char::is_control) || name.contains(['`', '\\', '"']) {
-        return Err(format!("`{name}` is no name"));
+        return Err(format!("`{name}` is not a valid name"));
     }
     let quoted = if is_plain_name(&name) { name.clone() } else { format!("`{name}`") };
     let meets = |other: &Symbol| {
@@ -264,7 +264,7 @@ pub(super) fn rename(
     let others = analysis.symbols().iter().enumerate().filter(|(index, _)| *index != renamed);
     if let Some((_, other)) = others.into_iter().find(|(_, other)| meets(other)) {
         let line = document.position(other.span.start as usize).line + 1;
-        return Err(format!("`{name}` is already declared in line {line}"));
+        return Err(format!("`{name}` is already declared on line {line}"));
     }
     let edit = |span: Span| {
         let is_string = document.text()[span.start as usize..].starts_with('"');

@@ -308,7 +308,7 @@ fn regions(regions: &[(String, RegionRecord)]) -> String {
 
 fn tables(facts: &Facts) -> String {
     if facts.files.is_empty() {
-        return section("tables", "Tables", &nothing("Nothing has been kept yet."));
+        return section("tables", "Tables", &nothing("Nothing has been saved yet."));
     }
     let mut body = String::from("<div class=\"cards\">\n");
     for file in &facts.files {

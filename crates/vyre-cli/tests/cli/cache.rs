@@ -14,8 +14,8 @@ fn with_tables() -> Bench {
 #[test]
 fn nothing_is_kept_at_first() {
     let bench = Bench::new();
-    assert_eq!(bench.check(&["cache", "ls"], 0).0, "nothing has been kept yet\n");
-    assert_eq!(bench.check(&["cache", "verify"], 0).0, "nothing has been kept yet\n");
+    assert_eq!(bench.check(&["cache", "ls"], 0).0, "nothing has been saved yet\n");
+    assert_eq!(bench.check(&["cache", "verify"], 0).0, "nothing has been saved yet\n");
     assert_eq!(bench.check(&["cache", "clear"], 0).0, "nothing to remove\n");
 }
 

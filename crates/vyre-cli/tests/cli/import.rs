@@ -50,10 +50,10 @@ fn bad_input() {
         (&["import", &shader], 3, "`scale`, `fill`"),
         (&["import", &shader, "--entry", "blur"], 3, "S003"),
         (&["import", &shader, "--entry", "scale", "--set", "M=1"], 3, "no override `M`"),
-        (&["import", &shader, "--entry", "scale", "--set", "N=x"], 2, "`x` is no number"),
+        (&["import", &shader, "--entry", "scale", "--set", "N=x"], 2, "`x` is not a number"),
         (&["import", &broken], 3, "broken.wgsl:1:"),
         (&["import", &words], 3, "S001"),
-        (&["run", &plain, "--entry", "nothing"], 2, "is no shader"),
+        (&["run", &plain, "--entry", "nothing"], 2, "is not a shader"),
         (&["import", "no-such.wgsl"], 2, "no-such"),
     ]);
 }

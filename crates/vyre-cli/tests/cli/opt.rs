@@ -29,8 +29,8 @@ fn bad_input() {
     let bench = Bench::new();
     let (saxpy, invalid) = (example("saxpy.vyre"), bench.file("invalid.vyre", INVALID));
     bench.refuses(&[
-        (&["opt", &saxpy, "--passes", "nothing"], 2, "`nothing` is no pass; there are fold, "),
-        (&["opt", &saxpy, "--print-after", "nothing"], 2, "`nothing` is no pass; there are fold, "),
+        (&["opt", &saxpy, "--passes", "nothing"], 2, "`nothing` is not a pass; the passes are fold, "),
+        (&["opt", &saxpy, "--print-after", "nothing"], 2, "`nothing` is not a pass; the passes are fold, "),
         (&["opt", &invalid], 3, "V001"),
     ]);
 }

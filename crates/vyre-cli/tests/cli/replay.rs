@@ -27,6 +27,6 @@ fn bad_input() {
         (&["replay", &broken], 2, "not the JSON"),
         (&["replay", &other], 2, "has schema `x`"),
         (&["replay", &edited], 2, "edited or damaged"),
-        (&["replay", &manifest], 2, "is given nothing"),
+        (&["replay", &manifest], 2, "has no input"),
     ]);
 }

@@ -87,7 +87,9 @@ impl<M> Residents<M> {
     }
 
     fn missing(&self, handle: u64) -> BackendError {
-        self.failed(format!("there is no resident buffer {handle}; it was freed, or is another backend's"))
+        self.failed(format!(
+            "there is no resident buffer {handle}; it was freed, or belongs to another backend"
+        ))
     }
 
     fn failed(&self, message: String) -> BackendError {
@@ -104,7 +106,8 @@ impl<M> Residents<M> {
         let resident = self.get(handle)?;
         let total = resident.bytes;
         if offset.checked_add(length).is_none_or(|end| end > total) {
-            let message = format!("{length} bytes from {offset} on do not lie in a buffer of {total} bytes");
+            let message =
+                format!("{length} bytes from offset {offset} on do not fit in a buffer of {total} bytes");
             return Err(self.failed(message));
         }
         if length == 0 { Ok(()) } else { run(&resident.memory) }

@@ -103,7 +103,7 @@ impl<'a> Trial<'a> {
         backends: &[&'a dyn VyreBackend],
     ) -> Result<Vec<Contender<'a>>, BackendError> {
         if backends.is_empty() {
-            let message = format!("op `{op_id}` cannot be certified on no backends; give some");
+            let message = format!("op `{op_id}` cannot be certified without backends; give at least one");
             return Err(BackendError::new(message));
         }
         let size_matters = self.config.subgroup_size.is_none()
@@ -186,7 +186,7 @@ fn all_rejected(op_id: &str, rejected: &[RejectedBackend]) -> BackendError {
     let reasons: Vec<String> =
         rejected.iter().map(|RejectedBackend { backend, reason }| format!("{backend}: {reason}")).collect();
     BackendError::NoUsableBackend {
-        reasons: format!("op `{op_id}` was refused by all; {}", reasons.join("; ")),
+        reasons: format!("op `{op_id}` was rejected on every backend; {}", reasons.join("; ")),
     }
 }
 

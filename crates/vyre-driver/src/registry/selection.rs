@@ -208,7 +208,7 @@ pub fn selectable() -> (Vec<&'static BackendRegistration>, Vec<Refusal>) {
         let reason = if backend_is_oracle(id) {
             Some(ORACLE_REASON.into())
         } else if !backend_dispatches(id) {
-            Some("it does not say that it runs programs".into())
+            Some("it does not declare that it runs programs".into())
         } else if others.is_empty() {
             None
         } else {

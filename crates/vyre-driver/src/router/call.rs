@@ -157,7 +157,7 @@ reasons! {
     /// Nothing is measured yet: the first eligible backend in selection order.
     Selected "nothing is measured yet; it is first in the order of selection";
     /// The fastest by a verified row of the PGO table.
-    Table "a verified row of the routing table has it fastest";
+    Table "it is the fastest in a verified row of the routing table";
     /// The fastest in earlier calls.
     Measured "it was the fastest in earlier calls";
     /// A probe, to find out whether it is faster.
@@ -165,11 +165,11 @@ reasons! {
     /// The caller named it.
     Named "the caller named it";
     /// The other backends were tried for this call and failed.
-    Fallback "what was tried before failed";
+    Fallback "the backends tried before it failed";
     /// It is quarantined, but no other backend may run this.
-    LastResort "it is in quarantine, but nothing else may run this";
+    LastResort "it is in quarantine, but no other backend may run this";
     /// Routing is frozen, and a verified row of the PGO table selects it.
-    Frozen "routing is frozen, and a verified row of the routing table says so";
+    Frozen "routing is frozen, and a verified row of the routing table names it";
 }
 
 /// Work to do on another thread, beside the call. Its recipient reports the outcome.
@@ -184,7 +184,7 @@ pub enum Background {
 }
 
 /// The backend for a call, and why.
-#[must_use = "report what came of it"]
+#[must_use = "report the outcome"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 // Copied as one word: loading the fields byte by byte would stall.
 #[repr(align(8))]

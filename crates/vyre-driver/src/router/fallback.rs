@@ -73,7 +73,7 @@ pub(super) fn excuse(error: &BackendError) -> Option<&'static str> {
         BackendError::InvalidProgram { .. }
         | BackendError::Trapped { .. }
         | BackendError::AssertFailed { .. } => Some("the program or its inputs would fail on every backend"),
-        BackendError::Timeout { .. } => Some("the caller's time limit is up"),
+        BackendError::Timeout { .. } => Some("the caller's time limit has passed"),
         BackendError::Cancelled { .. } => Some("the caller cancelled the call"),
         BackendError::Other { .. }
         | BackendError::DeviceOutOfMemory { .. }

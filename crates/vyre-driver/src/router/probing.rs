@@ -103,7 +103,7 @@ pub(super) struct Rule {
 static RULES: [Rule; 8] = [
     Rule {
         name: "burst",
-        reason: "its last probe left open what it takes",
+        reason: "its last probe did not establish how long it takes",
         probes: true,
         applies: |rival| rival.in_burst,
     },
@@ -115,7 +115,7 @@ static RULES: [Rule; 8] = [
     },
     Rule {
         name: "unknown",
-        reason: "nothing tells how long it would take",
+        reason: "there is no estimate of how long it would take",
         probes: false,
         applies: |rival| !rival.expected_ns.is_finite(),
     },

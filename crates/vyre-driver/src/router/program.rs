@@ -36,7 +36,7 @@ const CALLS_BEFORE_VERIFYING_SELECTED: u64 = 16;
 
 /// Why a frozen router refuses a backend.
 const NOT_IN_THE_TABLE: &str =
-    "routing is frozen, and no verified row of the table has it for this program and size";
+    "routing is frozen, and no verified row of the table names it for this program and size";
 
 /// The routes of one program, shared between threads. The [module](super) documents the policy.
 #[derive(Debug)]
@@ -735,8 +735,8 @@ impl ProgramRoutes {
             }
             _ if self.may_run(backend) => None,
             (_, Conformance::Failed(reason)) => Some(format!("it failed the conformance set: {reason}")),
-            (_, Conformance::Unknown) => Some("it was not tried on the conformance set".to_owned()),
-            (_, Conformance::Pending) => Some("its driver is being met".to_owned()),
+            (_, Conformance::Unknown) => Some("it has not been run on the conformance set".to_owned()),
+            (_, Conformance::Pending) => Some("its driver is being checked".to_owned()),
             (_, Conformance::Passed) if self.shared.policy.frozen => Some(NOT_IN_THE_TABLE.to_owned()),
             (_, Conformance::Passed) if standing.is_doubted() => {
                 Some(format!("not verified again since its quarantine: {}", standing.reason()))

@@ -89,7 +89,7 @@ impl<T: TableFormat> OnDisk<T> {
             if surplus >= rows {
                 return Err(TableError::TooLarge { path: self.path.clone(), limit: MAX_BYTES });
             }
-            tracing::warn!("table `{}` is full: its {surplus} oldest rows go", self.path.display());
+            tracing::warn!("table `{}` is full: its {surplus} oldest rows are dropped", self.path.display());
             self.table.drop_oldest(surplus);
         }
     }
@@ -199,7 +199,11 @@ fn read<T: TableFormat>(path: &Path) -> Result<OnDisk<T>, TableError> {
     match read_exact(path) {
         Err(TableError::Newer { .. }) => {
             let own = sibling(path, &format!(".schema-{}", T::SCHEMA))?;
-            tracing::warn!("table `{}` is a newer vyre's; this one uses `{}`", path.display(), own.display());
+            tracing::warn!(
+                "table `{}` was written by a newer vyre; this one uses `{}`",
+                path.display(),
+                own.display()
+            );
             read_exact(&own)
         }
         other => other,
@@ -383,7 +387,7 @@ mod trust {
         match own_user() {
             Some(own) if own == found.uid() => Ok(()),
             Some(own) => refuse(format!("it belongs to user {}, this process to user {own}", found.uid())),
-            None => refuse("there is no telling which user this process belongs to".to_owned()),
+            None => refuse("the user of this process cannot be determined".to_owned()),
         }
     }
 

@@ -41,7 +41,7 @@ pub(crate) fn user_file(home: Home, relative: &str) -> Option<PathBuf> {
     if folder.is_none() {
         WARNED.call_once(|| {
             let wanted = home.variable();
-            tracing::warn!("neither {wanted} nor HOME is an absolute path; what is learnt is not kept");
+            tracing::warn!("neither {wanted} nor HOME is an absolute path; learnt data is not saved");
         });
     }
     Some(folder?.join("vyre").join(relative))

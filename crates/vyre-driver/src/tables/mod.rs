@@ -183,7 +183,9 @@ impl TableError {
             TableError::System { .. } => "make the path readable and writable, or give another one",
             TableError::Malformed { .. } => "repair the entry, or move the file away to start afresh",
             TableError::Newer { .. } => "use the newer vyre, or move the file away to start afresh",
-            TableError::Untrusted { .. } => "own the file yourself and take others' write permission away",
+            TableError::Untrusted { .. } => {
+                "make yourself the owner of the file, and remove write permission for others"
+            }
             TableError::TooLarge { .. } => "move the file away to start afresh",
         }
     }

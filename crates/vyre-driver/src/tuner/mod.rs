@@ -244,7 +244,7 @@ impl Tuner {
     pub fn quarantine(&self, key: &TunerProgramKey, shape: Shape, reason: &str) {
         self.write().quarantine(key.as_str(), shape, reason);
         if let Err(error) = self.persist() {
-            tracing::warn!(%error, "the next process does not know that shape {shape} failed");
+            tracing::warn!(%error, "the failure of shape {shape} was not recorded for later processes");
         }
     }
 

@@ -104,7 +104,7 @@ impl<'a> PipelineContest<'a> {
         given: &Given<'_>,
     ) -> Result<PipelineContest<'a>, BackendError> {
         let Some(default) = variants.first() else {
-            return Err(BackendError::new("nothing was given to tune: give at least the default"));
+            return Err(BackendError::new("there is nothing to tune: give at least the default"));
         };
         let slots = slots_for(default, given)?;
         let judge = Judge::new(&backend.device_profile(), [&default.program], &default.config);
@@ -212,7 +212,7 @@ impl Contest for PipelineContest<'_> {
             self.judge.first_wrong(slot.element, expected, &slot.bytes).is_some()
         };
         let differing = expected.iter().zip(written()).position(wrong);
-        differing.map_or(Ok(()), |output| Err(format!("output {output} is not what the default gives")))
+        differing.map_or(Ok(()), |output| Err(format!("output {output} differs from the default's")))
     }
 
     fn renew(&mut self, candidate: usize) -> Result<(), String> {
@@ -253,7 +253,7 @@ fn slots_for(default: &Variant, given: &Given<'_>) -> Result<Vec<Slot>, BackendE
         .sum();
     if needed > memory_limit {
         let message = format!(
-            "tuning needs {needed} bytes for copies of the buffers, more than the {memory_limit} that it may take; \
+            "tuning needs {needed} bytes for copies of the buffers, more than its limit of {memory_limit}; \
              raise the limit, or tune on smaller inputs"
         );
         return Err(BackendError::new(message));

@@ -176,7 +176,7 @@ fn an_error_leaves_the_table_as_it_was() {
         assert!(expected.iter().all(|part| error.contains(part)), "{error}");
         assert_eq!(table, before);
     };
-    check(&[], &["`op`", "no backends"]);
+    check(&[], &["`op`", "without backends"]);
     check(&[&fails, &panics], &["`op`", "fails: out of order", "panics: ", "all is lost"]);
     check(&[&good, &good], &["`op`", "`good`"]);
     let error = verify_on(&mut table, &fails, &[&good]).unwrap_err();

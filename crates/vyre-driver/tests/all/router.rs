@@ -561,7 +561,7 @@ fn a_backend_that_is_being_met_runs_nothing_until_it_was() {
     for call in [naming(B, 40), excluding(A, 40)] {
         let none = program.route(&call).unwrap_err();
         assert_eq!(none.verify_first, None);
-        assert!(none.to_string().contains("b: its driver is being met"), "{none}");
+        assert!(none.to_string().contains("b: its driver is being checked"), "{none}");
     }
     router.met(B, candidate("another id", Conformance::Passed));
     assert_eq!(router.selected(), Some(A));
@@ -659,7 +659,8 @@ fn explanations_name_the_rule_of_probing() {
     run(&program, &Call::new(SIZE, 0), 2_000_000);
     program.verified(B, Ok(&[]), 0);
     let text = program.explain(SIZE, Placement::Host, 1).to_string();
-    let expected = "b            verified; not probed (unknown: nothing tells how long it would take)";
+    let expected =
+        "b            verified; not probed (unknown: there is no estimate of how long it would take)";
     assert!(text.contains(expected), "{text}");
     program.verified(B, Ok(&[Timing { elements: SIZE, elapsed_ns: 1_000 }]), 1);
     let explained = program.explain(SIZE, Placement::Host, 2);

@@ -21,41 +21,42 @@ codes! {
     // T: text that cannot be parsed.
     UnexpectedToken "T001" "unexpected text"
         "The text does not follow the grammar of docs/text-format.md at this place. A statement ends at the end of its \
-         line; it goes on in the next one only inside parentheses or brackets, or after an operator or comma. A name \
-         that is a keyword stands in backticks.";
+         line; it continues on the next line only inside parentheses or brackets, or after an operator or comma. A \
+         name that is a keyword is written in backticks.";
     BadLiteral "T002" "impossible literal"
-        "A number cannot be read, or does not fit its type. A number has the type of its suffix, as in `-1i32` or `7u64`. \
-         Without one it takes the type of what stands beside it, within its kind; where that does not say, a whole number \
-         is a u32, one with a point or exponent an f32.";
+        "A number cannot be read, or does not fit its type. A number has the type of its suffix, as in `-1i32` or \
+         `7u64`. Without a suffix it takes the type of the operand beside it, within its kind; if that does not \
+         determine the type, a whole number is a u32, and a number with a point or exponent is an f32.";
     Unclosed "T003" "never closed"
         "A brace, string, quoted name or comment is opened but not closed. Strings and quoted names end on the line \
          that they start on.";
     BadCharacter "T004" "unknown character"
         "The text has a character or an escape that the grammar does not know. Names that are not plain identifiers \
-         stand in backticks; the escapes are `\\n`, `\\r`, `\\t`, `\\\\`, `\\\"`, ``\\` `` and `\\u{…}`.";
+         are written in backticks; the escapes are `\\n`, `\\r`, `\\t`, `\\\\`, `\\\"`, ``\\` `` and `\\u{…}`.";
     UnknownType "T005" "unknown type or access"
-        "A buffer is declared as `name: access type[count]`, with one of the accesses read, read_write, output, uniform \
-         and workgroup, or as `name: type uniform` for a single value. Variables, arrays and parameters have value types: \
-         bool, u32, i32, u64, i64, f32, f64.";
+        "A buffer is declared as `name: access type[count]`, with one of the accesses read, read_write, output, \
+         uniform and workgroup, or as `name: type uniform` for a single value. Variables, arrays and parameters have \
+         value types: bool, u32, i32, u64, i64, f32, f64.";
     OneKernel "T006" "not exactly one kernel"
         "The text of a program holds one kernel and any number of functions.";
     NoResult "T007" "function without a result"
-        "The last line of a function is an expression, its result, unless every way through it ends with `return` and one.";
+        "The last line of a function is an expression, its result, unless every path through it ends with `return` and \
+         a value.";
     RepeatedIndex "T008" "index would be evaluated twice"
-        "`a[i] += x` stands for `a[i] = a[i] + x`, which evaluates the index twice; an index with an atomic in it would \
-         act twice. Name the index with `let` first.";
+        "`a[i] += x` stands for `a[i] = a[i] + x`, which evaluates the index twice; an index with an atomic in it \
+         would act twice. Name the index with `let` first.";
     TextTooLarge "T009" "text too large"
-        "A text has at most 64 MiB.";
+        "The text of a program is limited to 64 MiB.";
 
     Constant "T010" "impossible constant"
-        "A constant is `const N: u32 = 16` before what uses it: a value of its type, made of literals, constants before it and \
-         table ops. Array, workgroup and buffer sizes and domains may be made of constants. A caller sets another value with \
-         `--set N=32` or `Constants`.";
+        "A constant is declared before its first use, as in `const N: u32 = 16`. Its value has its type and is made of \
+         literals, earlier constants and table ops. Domains and the sizes of arrays, workgroups and buffers can use \
+         constants. A caller overrides the value with `--set N=32` or `Constants`.";
 
     // V: validation errors.
     UnknownVariable "V001" "unknown variable"
         "An expression or assignment names a variable that is not declared, or whose block has ended. A variable is \
-         visible from its `let` to the end of the block that the `let` stands in.";
+         visible from its `let` to the end of the block that contains the `let`.";
     UnknownBuffer "V002" "unknown buffer or array"
         "A load, store, `len` or atomic names something that is neither a buffer of the program nor a private array \
          declared before it. Functions see no buffers at all: pass the value in as an argument.";
@@ -65,9 +66,9 @@ codes! {
         "A declaration uses a name that is already visible there: a buffer, function, variable, array, counter or \
          parameter. Shadowing is refused because an inner `let` is most often a mistyped assignment.";
     OperandTypes "V005" "operands of the wrong type"
-        "An op does not take operands of these types. Nothing converts by itself: write the conversion, as in \
-         `f32(i)`. A number without a suffix takes the type of what stands beside it only within its kind: beside a float \
-         write `2.0`, not `2`.";
+        "An op does not take operands of these types. There are no implicit conversions: write the conversion, as in \
+         `f32(i)`. A number without a suffix takes the type of the operand beside it only within its kind: beside a \
+         float write `2.0`, not `2`.";
     OperandCount "V006" "wrong number of operands"
         "An op, atomic, subgroup op or function takes a fixed number of operands.";
     ConditionType "V007" "condition is not bool"
@@ -92,20 +93,21 @@ codes! {
     BarrierDivergent "V015" "barrier in divergent control flow"
         "A barrier waits for every invocation of the workgroup, so all must reach it together: no `if` or loop around \
          it, and no return, break or continue before it, may depend on a value that differs between invocations. \
-         Uniform are literals, workgroup ids, sizes, lengths, uniform buffers, loads from `read` buffers at a uniform \
-         index, what `workgroup_broadcast` gives (which is itself a barrier), and what is computed from them.";
+         Uniform values are literals, workgroup ids, sizes, lengths, uniform buffers, loads from `read` buffers at a \
+         uniform index, results of `workgroup_broadcast` (which is itself a barrier), and values computed from these.";
     SubgroupDivergent "V016" "subgroup op in divergent control flow"
-        "Subgroup ops exchange values between lanes, so all lanes of the subgroup must reach one together: no `if` or loop \
-         around it, and no return, break or continue before it, may depend on a value that differs within the subgroup. \
-         The same for a subgroup are uniform values, `subgroup_id`, ballots, broadcasts and reductions, and what is \
-         computed from them.";
+        "Subgroup ops exchange values between lanes, so all lanes of the subgroup must reach one together: no `if` or \
+         loop around it, and no return, break or continue before it, may depend on a value that differs within the \
+         subgroup. Values that are the same across a subgroup are uniform values, `subgroup_id`, ballots, broadcasts \
+         and reductions, and values computed from these.";
     WorkgroupMemory "V017" "impossible workgroup memory"
         "A workgroup buffer has a fixed number of elements, at least 1, and all of a program's together take at most \
          1 GiB. A device's own limit is checked when the program is compiled for it.";
     Recursion "V018" "function calls itself"
         "Functions are inlined, so none may call itself, directly or through others. Write a loop.";
     TooDeep "V019" "nested too deep"
-        "Expressions nest at most 256 deep and blocks at most 128. Name intermediate results with `let`, or use a loop.";
+        "Expressions nest at most 256 deep and blocks at most 128. Name intermediate results with `let`, or use a \
+         loop.";
     TooLarge "V020" "program too large"
         "With its functions inlined the program has more than a million values or statements, which no backend would \
          compile in reasonable time. Use loops instead of repeated code.";
@@ -123,7 +125,7 @@ codes! {
          `Program::wrapped` puts a bare body in one.";
     LengthSource "V026" "length taken from an unfit buffer"
         "A domain or a run-time sized buffer takes its length from another buffer of the program that is bound at \
-         dispatch. A buffer cannot take its own length, and a chain of such borrowings must end.";
+         dispatch. A buffer cannot take its own length, and a chain of such references must end.";
     LoopBounds "V027" "loop bounds of different or unfit types"
         "From, to and step of a counted loop are integers of one type.";
     LaneNotUniform "V028" "broadcast lane is not uniform"
@@ -139,26 +141,26 @@ codes! {
 
     SizeFormula "V032" "impossible size"
         "The axes of a domain and the length of an output are u32 expressions over literals, single-value uniforms, \
-         `len(…)` of bound buffers and table ops, since they are worked out before the kernel runs: `over [width, height]`, \
-         `y: output f32[width * height]`. Convert another type with `u32(…)`.";
+         `len(…)` of bound buffers and table ops, since they are evaluated before the kernel runs: `over [width, \
+         height]`, `y: output f32[width * height]`. Convert another type with `u32(…)`.";
 
     MessageFormat "V033" "message does not fit its operands"
-        "The message of `print` and `assert` has one `{}` for each operand, at most 16, and no other brace: write `{{` and \
-         `}}` for `{` and `}`.";
-    MessageOperand "V034" "operand of a message acts"
-        "What `print` and `assert` are given only tells what is there: the program does the same with them and without. So no \
-         operand and no condition of theirs may have an atomic, a subgroup op, a workgroup op or a call of a function that itself tells \
-         messages in it. Name its value with `let` first.";
+        "The message of `print` and `assert` has one `{}` for each operand, at most 16, and no other brace: write `{{` \
+         and `}}` for `{` and `}`.";
+    MessageOperand "V034" "operand of a message has side effects"
+        "`print` and `assert` only observe: the program behaves the same with and without them. So their operands and \
+         conditions cannot contain an atomic, a subgroup op, a workgroup op or a call of a function that itself prints \
+         or asserts. Name its value with `let` first.";
 
     // W: validation warnings.
     IndexOutOfRange "W001" "index always out of range"
-        "A constant index lies outside a buffer or array of known size: the load gives zero, the store does nothing.";
+        "A constant index is outside a buffer or array of known size: the load gives zero, the store does nothing.";
     UnusedBuffer "W002" "buffer is never used"
         "A buffer is declared but the body neither reads nor writes it nor asks its length.";
 
     OneInvocation "W003" "domain of a single value"
-        "`over n` is as many invocations as `n` has elements, and a single-value uniform has one. Write `over [n]` for as \
-         many as its value says.";
+        "`over n` runs one invocation per element of `n`, and a single-value uniform has one element. Write `over [n]` \
+         to run as many invocations as its value.";
 
     // D: a dispatch that does not match its program.
     InputCount "D001" "wrong number of inputs"
@@ -175,35 +177,36 @@ codes! {
         "An override must have no zero axis for the workgroup size, and each axis of the grid in invocations must fit \
          in 32 bits.";
     Argument "D006" "argument does not fit its buffer"
-        "A call binds one argument to each buffer of the program that is not workgroup memory, by the buffer's name. Its \
-         element type is the buffer's (`u8` stands for bool, `u16` for the bits of f16 and bf16), and memory that the \
-         program writes is given as `&mut`.";
+        "A call binds one argument to each buffer of the program that is not workgroup memory, by the buffer's name. \
+         Its element type is the buffer's (`u8` stands for bool, `u16` for the bits of f16 and bf16), and memory that \
+         the program writes is given as `&mut`.";
     SizeUnknown "D007" "size depends on memory that the host cannot read"
-        "The domain, or the length of an output, is an expression over uniforms whose bytes lie on a device. Bind them as \
-         numbers or in the host's memory, or give the dispatch a domain of its own.";
+        "The domain, or the length of an output, is an expression over uniforms whose bytes are on a device. Bind them \
+         as numbers or in the host's memory, or give the dispatch its own domain.";
 
     // A: programs that cannot run over table columns.
     NotElementwise "A001" "not elementwise"
-        "Engines that hand out columns in batches cut them anywhere, and where a value is missing a column holds anything. So a \
-         program that runs inside one is elementwise: invocation `i` reads and writes only element `invocation.x` of the \
-         buffers that are sized at dispatch, what it writes depends on these and on uniforms and `read` buffers of a fixed \
-         size alone, and it neither traps, asserts nor prints. The position may index buffers and be compared with their \
-         lengths.";
+        "Engines that process columns in batches split them anywhere, and a column holds arbitrary bytes where a value \
+         is missing. So a program that runs inside such an engine is elementwise: invocation `i` reads and writes only \
+         element `invocation.x` of the buffers that are sized at dispatch; what it writes depends only on these, on \
+         uniforms and on `read` buffers of a fixed size; and it neither traps, asserts nor prints. The position can \
+         index buffers and be compared with their lengths.";
 
     // S: shaders that cannot be imported.
     UnreadableShader "S001" "shader cannot be read"
-        "The text or the words are not a valid shader: naga, which reads WGSL, SPIR-V and GLSL, says what is wrong and where.";
-    UnsupportedShader "S002" "shader has what programs lack"
-        "The shader uses something that no program can say, such as a texture, a ray query, or an integer of 8 bits. \
-         docs/import.md lists what is taken.";
+        "The text or the words are not a valid shader: naga, which reads WGSL, SPIR-V and GLSL, says what is wrong and \
+         where.";
+    UnsupportedShader "S002" "shader uses an unsupported feature"
+        "The shader uses something that programs cannot express, such as a texture, a ray query or an 8-bit integer. \
+         docs/import.md lists what is supported.";
     ShaderEntry "S003" "no such entry point"
-        "A program is made of one compute entry point. A shader with several of them needs the name of one: `--entry NAME`, or \
+        "A program is made from one compute entry point. If a shader has several, name one: `--entry NAME`, or \
          the argument of `load_wgsl`.";
     ShaderConstant "S004" "impossible override"
-        "An override or specialisation constant has no value, cannot have the one it was given, or is not in the shader. \
-         A value is given as in `--set WIDTH=64`, by name or number.";
+        "An override or specialisation constant has no value, cannot have the one it was given, or is not in the \
+         shader. A value is given as in `--set WIDTH=64`, by name or number.";
     ShaderTooLarge "S005" "shader beyond a limit"
-        "The shader is too large, nests too deep, or becomes too large when its functions are written out where they are called. \
+        "The shader is too large, nests too deep, or becomes too large when its functions are inlined. \
          docs/import.md has the limits.";
 }
 

@@ -134,20 +134,20 @@ op_table! {
              LeftAbsorbing(Least), RightAbsorbing(Least)]
         float [Commutative, Associative, Idempotent, LeftIdentity(Nan), RightIdentity(Nan),
                LeftAbsorbing(Least), RightAbsorbing(Least)] ulp 0
-        "The smaller operand; -0.0 is below +0.0, and a NaN gives way to a number.";
+        "The smaller operand; -0.0 is below +0.0, and a number is preferred to a NaN.";
     Max 10 "math" "max" Call, Same(2, Number),
         int [Commutative, Associative, Idempotent, LeftIdentity(Least), RightIdentity(Least),
              LeftAbsorbing(Greatest), RightAbsorbing(Greatest)]
         float [Commutative, Associative, Idempotent, LeftIdentity(Nan), RightIdentity(Nan),
                LeftAbsorbing(Greatest), RightAbsorbing(Greatest)] ulp 0
-        "The larger operand; +0.0 is above -0.0, and a NaN gives way to a number.";
+        "The larger operand; +0.0 is above -0.0, and a number is preferred to a NaN.";
     Clamp 11 "math" "clamp" Call, Same(3, Number), int [] float [] ulp 0
         "min(max(x, low), high).";
     SatAdd 12 "math" "sat_add" Call, Same(2, Integer),
         int [Commutative, LeftIdentity(Zero), RightIdentity(Zero)] float [] ulp 0
-        "Sum, held at the type's limits.";
+        "Sum, saturating at the type's limits.";
     SatSub 13 "math" "sat_sub" Call, Same(2, Integer), int [RightIdentity(Zero), SelfGives(Zero)] float [] ulp 0
-        "Difference, held at the type's limits.";
+        "Difference, saturating at the type's limits.";
     AbsDiff 14 "math" "abs_diff" Call, Distance, int [Commutative, SelfGives(Zero)] float [] ulp 0
         "Distance between two integers, exact in the unsigned type of their width.";
     MulHi 15 "math" "mul_hi" Call, Same(2, Integer),
@@ -223,19 +223,19 @@ op_table! {
     Cbrt 116 "math" "cbrt" Call, Same(1, Float), int [] float [] ulp 8 expansion 1.75, 0.95
         "Cube root, also of negative numbers.";
     ExpM1 117 "math" "exp_m1" Call, Same(1, Float), int [] float [] ulp 8 expansion 1.85, 1.8
-        "e to the power of the operand, less 1, also where that is next to nothing.";
+        "e to the power of the operand, minus 1; accurate also where the result is close to 0.";
     Log10 118 "math" "log10" Call, Same(1, Float), int [] float [] ulp 8 expansion 1.05, 0.85
         "Logarithm to base 10; zeros give -infinity, negative numbers NaN.";
     Log1p 119 "math" "log_1p" Call, Same(1, Float), int [] float [] ulp 8 expansion 1.05, 0.95
-        "Natural logarithm of 1 plus the operand, also where that is next to nothing; -1 gives -infinity, less NaN.";
+        "Natural logarithm of 1 plus the operand, accurate also for operands close to 0; -1 gives -infinity, operands below it NaN.";
     Asinh 120 "math" "asinh" Call, Same(1, Float), int [] float [] ulp 8 expansion 1.9, 1.8
         "Inverse hyperbolic sine.";
     Acosh 121 "math" "acosh" Call, Same(1, Float), int [] float [] ulp 8 expansion 2.3, 2.5
         "Inverse hyperbolic cosine; NaN below 1.";
     Atanh 122 "math" "atanh" Call, Same(1, Float), int [] float [] ulp 8 expansion 1.9, 1.8
-        "Inverse hyperbolic tangent; 1 and -1 give infinities, what is beyond NaN.";
+        "Inverse hyperbolic tangent; 1 and -1 give infinities, operands beyond them NaN.";
     Hypot 123 "math" "hypot" Call, Same(2, Float), int [] float [Commutative] ulp 8 expansion 1.25, 1.3
-        "The root of the sum of squares, without overflow on the way; an infinity wins over a NaN.";
+        "The root of the sum of squares, without intermediate overflow; an infinity wins over a NaN.";
 
     And 30 "bits" "and" Infix("&", 7), Same(2, Bits),
         int [Commutative, Associative, Idempotent, LeftIdentity(AllOnes), RightIdentity(AllOnes),
@@ -259,18 +259,18 @@ op_table! {
     RotateRight 37 "bits" "rotate_right" Call, Shift, int [LeftAbsorbing(Zero), RightIdentity(Zero)] float [] ulp 0
         "Right rotation; the count is taken modulo the width.";
     Popcount 38 "bits" "popcount" Call, Count(Integer), int [] float [] ulp 0
-        "How many bits are set.";
+        "The number of set bits.";
     Clz 39 "bits" "clz" Call, Count(Integer), int [] float [] ulp 0
-        "How many zero bits stand above the highest set one; the width for 0.";
+        "The number of zero bits above the highest set bit; the width for 0.";
     Ctz 40 "bits" "ctz" Call, Count(Integer), int [] float [] ulp 0
-        "How many zero bits stand below the lowest set one; the width for 0.";
+        "The number of zero bits below the lowest set bit; the width for 0.";
     ReverseBits 41 "bits" "reverse_bits" Call, Same(1, Integer), int [Involution] float [] ulp 0
-        "The bits in opposite order.";
+        "The bits in reverse order.";
 
     ExtractBits 42 "bits" "extract_bits" Call, Field(1), int [] float [] ulp 0 cost 4 expansion 0.0
-        "So many bits from the offset up, moved to the bottom and extended by the type's sign; what reaches past the width is cut off.";
+        "The given number of bits from the offset up, moved to the bottom and extended by the type's sign; bits past the width are cut off.";
     InsertBits 43 "bits" "insert_bits" Call, Field(2), int [] float [] ulp 0 cost 6 expansion 0.0
-        "The first operand with so many bits from the offset up replaced by the lowest of the second; what reaches past the width is cut off.";
+        "The first operand with the given number of bits from the offset up replaced by the lowest bits of the second; bits past the width are cut off.";
 
     Eq 50 "compare" "eq" Infix("==", 4), Compare(Any), int [Commutative, SelfGives(One)] float [Commutative] ulp 0
         "Whether the operands are equal; false with a NaN.";
@@ -304,13 +304,13 @@ op_table! {
         "Conversion to f64, rounded once to nearest even.";
 
     BitsU32 80 "convert" "bitcast_u32" Call, Bitcast(ValueType::U32), int [] float [] ulp 0
-        "The operand's bits as u32; a NaN gives the canonical one's.";
+        "The operand's bits as u32; a NaN gives the bits of the canonical NaN.";
     BitsI32 81 "convert" "bitcast_i32" Call, Bitcast(ValueType::I32), int [] float [] ulp 0
-        "The operand's bits as i32; a NaN gives the canonical one's.";
+        "The operand's bits as i32; a NaN gives the bits of the canonical NaN.";
     BitsU64 82 "convert" "bitcast_u64" Call, Bitcast(ValueType::U64), int [] float [] ulp 0
-        "The operand's bits as u64; a NaN gives the canonical one's.";
+        "The operand's bits as u64; a NaN gives the bits of the canonical NaN.";
     BitsI64 83 "convert" "bitcast_i64" Call, Bitcast(ValueType::I64), int [] float [] ulp 0
-        "The operand's bits as i64; a NaN gives the canonical one's.";
+        "The operand's bits as i64; a NaN gives the bits of the canonical NaN.";
     BitsF32 84 "convert" "bitcast_f32" Call, Bitcast(ValueType::F32), int [] float [] ulp 0
         "The operand's bits as f32.";
     BitsF64 85 "convert" "bitcast_f64" Call, Bitcast(ValueType::F64), int [] float [] ulp 0
@@ -503,8 +503,20 @@ const ATOMIC_ROWS: [AtomicRow; 10] = {
             None,
             "Replaces an element that equals the expected value.",
         ),
-        row(AtomicOp::Load, 9, "load", None, "Reads an element that others may change meanwhile."),
-        row(AtomicOp::Store, 10, "store", None, "Replaces an element that others may read meanwhile."),
+        row(
+            AtomicOp::Load,
+            9,
+            "load",
+            None,
+            "Reads an element that other invocations may change concurrently.",
+        ),
+        row(
+            AtomicOp::Store,
+            10,
+            "store",
+            None,
+            "Replaces an element that other invocations may read concurrently.",
+        ),
     ]
 };
 
@@ -675,19 +687,19 @@ impl SubgroupOp {
             row(&format!("{prefix}_{}", combine.op().row().name), 1, doc)
         };
         match self {
-            SubgroupOp::Size => row("size", 0, "How many lanes a subgroup has."),
+            SubgroupOp::Size => row("size", 0, "The number of lanes in a subgroup."),
             SubgroupOp::Lane => row("lane", 0, "This invocation's lane in its subgroup."),
             SubgroupOp::Id => row("id", 0, "The number of this invocation's subgroup in its workgroup."),
             SubgroupOp::Count => {
-                row("count", 0, "How many subgroups a workgroup has, the last maybe not full.")
+                row("count", 0, "The number of subgroups in a workgroup, the last of which may be partial.")
             }
             SubgroupOp::Ballot => row("ballot", 1, "The lanes whose operand is true, as bits of a u64."),
             SubgroupOp::Broadcast => row(
                 "broadcast",
                 2,
-                "The value of the lane that the second operand, the same in all lanes, names.",
+                "The value of the lane given by the second operand, which is the same in all lanes.",
             ),
-            SubgroupOp::Shuffle => row("shuffle", 2, "The value of the lane that the second operand names."),
+            SubgroupOp::Shuffle => row("shuffle", 2, "The value of the lane given by the second operand."),
             SubgroupOp::Reduce(c) => combined("reduce", c, "All lanes combined, in lane order."),
             SubgroupOp::Inclusive(c) => {
                 combined("inclusive", c, "This lane and those below it combined, in lane order.")
@@ -764,7 +776,7 @@ impl WorkgroupOp {
                 tag: 1,
                 name: "broadcast",
                 arity: 1,
-                doc: "The value of the workgroup's invocation 0, the same for all of them; a barrier as well.",
+                doc: "The value of invocation 0 of the workgroup, for all its invocations; also a barrier.",
             },
         }
     }

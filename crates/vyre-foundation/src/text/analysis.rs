@@ -546,7 +546,7 @@ fn ops() -> Vec<Candidate> {
         SubgroupOp::all().map(|op| named(vocabulary::subgroup_name(op), "within the subgroup", op.row().doc)),
     );
     found.extend(WorkgroupOp::ALL.iter().map(workgroup));
-    found.push(named("len".into(), "len(buffer): u32", "How many elements a buffer or array has."));
+    found.push(named("len".into(), "len(buffer): u32", "The number of elements of a buffer or array."));
     found
 }
 

@@ -100,7 +100,10 @@ impl<'s> Parser<'s> {
             Some(text) => {
                 let text = text.clone();
                 value_of(&text, ty).ok_or_else(|| {
-                    let message = format!("`{}` is no {ty}, which the constant `{name}` is", excerpt(&text));
+                    let message = format!(
+                        "`{}` is not a value of {ty}, the type of the constant `{name}`",
+                        excerpt(&text)
+                    );
                     self.fault(Diagnostic::new(Code::Constant, message), at)
                 })
             }
@@ -129,7 +132,7 @@ impl<'s> Parser<'s> {
         match constant(&expr) {
             Some(value) if value.ty() == ty => Ok(value),
             Some(value) => {
-                let message = format!("the constant `{name}` is {ty}, and its value {}", value.ty());
+                let message = format!("the constant `{name}` has type {ty}, but its value is {}", value.ty());
                 let help = format!("convert it: `{ty}(…)`");
                 Err(self.fault(Diagnostic::new(Code::Constant, message).help(help), span))
             }

@@ -194,7 +194,7 @@ impl<'s> Parser<'s> {
                 Ok(self.quoted_name(token))
             }
             Kind::Word if vocabulary::is_keyword(self.text(token)) => {
-                let help = "this is a keyword; a name that is spelt like it stands in backticks";
+                let help = "this is a keyword; to use it as a name, write it in backticks";
                 Err(self.unexpected_with(what, Some(help.into())))
             }
             Kind::Word => {

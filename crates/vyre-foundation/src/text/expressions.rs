@@ -204,12 +204,12 @@ impl Parser<'_> {
 
     fn no_expression(&mut self, token: Token) -> Failed {
         let is_infix = vocabulary::infix(self.text(token)).is_some();
-        let help = "an expression goes on in the next line only inside parentheses or after an operator";
+        let help = "an expression continues on the next line only inside parentheses or after an operator";
         let text = self.text(token);
         let doubled = matches!(text, "+" | "-") && self.text(self.previous()) == text;
         let help = match is_infix && token.starts_line {
             true => Some(help.to_string()),
-            false => doubled.then(|| format!("`x {text}= 1` counts `x` by one")),
+            false => doubled.then(|| format!("`x {text}= 1` changes `x` by one")),
         };
         self.unexpected_with("an expression", help)
     }
@@ -242,7 +242,7 @@ impl Parser<'_> {
             }
             "inf" | "nan" | "inf_f64" | "nan_f64" => return self.number(start, Sign::Plus).map(Some),
             _ if vocabulary::is_keyword(word) => {
-                let help = "this is a keyword; a name that is spelt like it stands in backticks";
+                let help = "this is a keyword; to use it as a name, write it in backticks";
                 return Err(self.unexpected_with("an expression", Some(help.into())));
             }
             _ => {}

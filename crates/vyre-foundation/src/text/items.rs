@@ -96,7 +96,7 @@ pub(super) fn functions(source: &str) -> Result<Vec<Function>, Diagnostics> {
     let mut items = parser.items();
     parser.settle(&mut items);
     for kernel in &items.kernels {
-        let diagnostic = Diagnostic::new(Code::OneKernel, "a kernel stands where only functions are read");
+        let diagnostic = Diagnostic::new(Code::OneKernel, "there is a kernel where only functions are read");
         parser.fault(diagnostic, kernel.header.span);
     }
     parser.finish(items.functions.into_iter().map(|parsed| parsed.function).collect())
@@ -174,7 +174,7 @@ impl Parser<'_> {
         let keyword = self.peek().span;
         if !items.kernels.is_empty() {
             let diagnostic = Diagnostic::new(Code::OneKernel, "the text holds a second kernel");
-            self.fault(diagnostic.help("put each kernel in a text of its own"), keyword);
+            self.fault(diagnostic.help("put each kernel in a separate text"), keyword);
         }
         items.kernels.push(self.kernel()?);
         Ok(())
@@ -463,7 +463,7 @@ impl Parser<'_> {
         if token.kind == Kind::Word && self.constants.contains_key(self.text(token)) {
             return Ok(Domain::Counts([self.count("a number of invocations")?, 1, 1]));
         }
-        let help = "an expression stands in brackets, one for each axis: `over [width, height]`";
+        let help = "write expressions in brackets, one for each axis: `over [width, height]`";
         if self.at_symbol("(") {
             return Err(self.unexpected_with("a buffer or a number of invocations", Some(help.into())));
         }
@@ -484,7 +484,7 @@ impl Parser<'_> {
         let token = self.peek();
         let size = self.axis()?;
         if size == Axis::Count(0) && token.kind != Kind::Number {
-            let diagnostic = Diagnostic::new(Code::Constant, "this gives a buffer of no elements");
+            let diagnostic = Diagnostic::new(Code::Constant, "this buffer would have no elements");
             let help = "leave the size out for a buffer that is sized at dispatch";
             return Err(self.fault(diagnostic.help(help), token.span));
         }

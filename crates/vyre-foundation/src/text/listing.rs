@@ -39,7 +39,7 @@ impl<'a> Listing<'a, '_> {
                 let [x, y, z] = [x, y, z].map(|axis| Named(kernel, axis));
                 write!(self.out, " over [{x}, {y}, {z}]")?;
             }
-            KernelDomain::Given => self.out.write_str(" over what each dispatch brings")?,
+            KernelDomain::Given => self.out.write_str(" over the domain of each dispatch")?,
         }
         write!(self.out, " workgroup {}", Counts(kernel.workgroup_size))?;
         if kernel.coarsening > 1 {

@@ -83,8 +83,8 @@ pub(super) fn read_as(text: &str, ty: ValueType, by_itself: ValueType) -> Result
     number.value().ok_or_else(|| {
         let mut bad = number.bad(&excerpt(digits));
         match sign == Sign::Minus && !ty.is_signed_integer() && ty.is_integer() {
-            true => bad.message = format!("`-{digits}` is negative, but what stands beside it is {ty}"),
-            false => bad.message += ", the type of what stands beside it",
+            true => bad.message = format!("`-{digits}` is negative, but the operand beside it is {ty}"),
+            false => bad.message += ", the type of the operand beside it",
         }
         bad
     })
@@ -183,7 +183,7 @@ impl<'t> Number<'t> {
                 Some(format!("give it a signed type, as in `-{text}i32`, or a point, as in `-{text}.0`"))
             }
             (Sign::Plus, None) if unsigned => {
-                Some("give it a type that it fits by a suffix, as in `7u64`".into())
+                Some("add the suffix of a type that it fits, as in `7u64`".into())
             }
             (Sign::Plus | Sign::Minus, _) => None,
         };

@@ -362,7 +362,7 @@ fn faults_come_all_at_once_with_their_places() {
     check("", &["1:1 T006: the text holds no kernel (add `kernel name(…) { … }`)"]);
     check(
         "kernel () {}\nkernel () {}",
-        &["2:1 T006: the text holds a second kernel (put each kernel in a text of its own)"],
+        &["2:1 T006: the text holds a second kernel (put each kernel in a separate text)"],
     );
     check(
         "kernle () {}",
@@ -381,8 +381,8 @@ fn faults_come_all_at_once_with_their_places() {
     check(
         "kernel () {\n let b = 1u16\n let if = 3\n let a = -1\n}",
         &[
-            "2:10 T002: `1u16` is not a number of type u32 (give it a type that it fits by a suffix, as in `7u64`)",
-            "3:6 T001: expected a variable, found `if` (this is a keyword; a name that is spelt like it stands in backticks)",
+            "2:10 T002: `1u16` is not a number of type u32 (add the suffix of a type that it fits, as in `7u64`)",
+            "3:6 T001: expected a variable, found `if` (this is a keyword; to use it as a name, write it in backticks)",
         ],
     );
     check(
@@ -390,7 +390,7 @@ fn faults_come_all_at_once_with_their_places() {
         &[
             "2:10 T002: `-1` is negative, but u32 has no negative numbers (give it a signed type, as in `-1i32`, or a \
          point, as in `-1.0`)",
-            "3:10 T002: `5000000000` is beyond the range of u32 (give it a type that it fits by a suffix, as in `7u64`)",
+            "3:10 T002: `5000000000` is beyond the range of u32 (add the suffix of a type that it fits, as in `7u64`)",
             "4:10 T002: `1e99` is beyond the range of f32",
         ],
     );
@@ -405,14 +405,15 @@ fn faults_come_all_at_once_with_their_places() {
     check(
         "kernel (y: output u32[4]) over (w, h) {\n for (i in 0..4) { }\n a++\n let c = a as f32\n for i = 0 { }\n}",
         &[
-            "1:32 T001: expected a buffer or a number of invocations, found `(` (an expression stands in brackets, one for \
-         each axis: `over [width, height]`)",
-            "2:6 T001: expected a counter, found `(` (a loop is written `for i in 0..count { … }`, or with a step: `for i in \
-         0..count step 2`)",
-            "3:4 T001: expected an expression, found `+` (`x += 1` counts `x` by one)",
-            "4:12 T001: expected the end of the line or `;`, found `as` (a conversion is a call: `f32(x)` for `x as f32`)",
-            "5:8 T001: expected `in`, found `=` (a loop is written `for i in 0..count { … }`, or with a step: `for i in \
-         0..count step 2`)",
+            "1:32 T001: expected a buffer or a number of invocations, found `(` (write expressions in brackets, one \
+             for each axis: `over [width, height]`)",
+            "2:6 T001: expected a counter, found `(` (a loop is written `for i in 0..count { … }`, or with a step: \
+             `for i in 0..count step 2`)",
+            "3:4 T001: expected an expression, found `+` (`x += 1` changes `x` by one)",
+            "4:12 T001: expected the end of the line or `;`, found `as` (a conversion is a call: `f32(x)` for `x as \
+             f32`)",
+            "5:8 T001: expected `in`, found `=` (a loop is written `for i in 0..count { … }`, or with a step: `for i \
+             in 0..count step 2`)",
         ],
     );
     check(
@@ -422,8 +423,8 @@ fn faults_come_all_at_once_with_their_places() {
     check(
         "kernel () workgroup n {}",
         &[
-            "1:21 T001: expected a size or `[`, found `n` (a size is a number or made of constants: `const n: u32 = 64` \
-         before the kernel, which `--set` overrides)",
+            "1:21 T001: expected a size or `[`, found `n` (a size is a number or made of constants: `const n: u32 = \
+             64` before the kernel, which `--set` overrides)",
         ],
     );
     check(
@@ -431,8 +432,8 @@ fn faults_come_all_at_once_with_their_places() {
         &[
             "2:8 T001: expected an expression, found `{`",
             "3:10 T001: expected an expression, found `*`",
-            "7:2 T001: expected an expression, found `+` (an expression goes on in the next line only inside \
-         parentheses or after an operator)",
+            "7:2 T001: expected an expression, found `+` (an expression continues on the next line only inside \
+             parentheses or after an operator)",
             "8:4 T001: expected the end of the line or `;`, found `d`",
         ],
     );
@@ -452,9 +453,12 @@ fn faults_come_all_at_once_with_their_places() {
         "kernel () {\n x[atomic_add(c, 0, 1)] += 1\n (x) = 1\n x[1, 2] = 1\n y.x\n workgroup.w\n $\n}",
         &[
             "2:2 T008: the index of `x` has an atomic in it (name the index with `let` first)",
-            "3:6 T001: expected the end of the line, found `=` (only a variable or one element, as in `y[i] = x`, can be assigned)",
-            "4:10 T001: expected the end of the line, found `=` (only a variable or one element, as in `y[i] = x`, can be assigned)",
-            "5:3 T001: expected an operator, found `.` (only `invocation`, `workgroup`, `local`, `grid_size`, `workgroup_size` have axes)",
+            "3:6 T001: expected the end of the line, found `=` (only a variable or one element, as in `y[i] = x`, can \
+             be assigned)",
+            "4:10 T001: expected the end of the line, found `=` (only a variable or one element, as in `y[i] = x`, can \
+             be assigned)",
+            "5:3 T001: expected an operator, found `.` (only `invocation`, `workgroup`, `local`, `grid_size`, \
+             `workgroup_size` have axes)",
             "6:12 T001: expected an axis: `x`, `y` or `z`, found `w`",
             "7:2 T004: unknown character `$`",
         ],

@@ -18,33 +18,37 @@ const fn word(name: &'static str, example: &'static str, meaning: &'static str) 
 /// All words: those that start an item or a statement, those of a kernel's header, and values that
 /// are not ops.
 pub const WORDS: &[Word] = &[
-    word("kernel", "kernel k(x: read_write f32[]) { }", "What runs once for each element of its domain."),
+    word(
+        "kernel",
+        "kernel k(x: read_write f32[]) { }",
+        "Code that runs once for each element of its domain.",
+    ),
     word(
         "fn",
         "fn half(x: f32) -> f32 { x / 2.0 }",
-        "A function of the program: scalars in, one out, no buffers. Its last expression is the result; `return x` gives one before.",
+        "A function of the program: scalars in, one out, no buffers. Its last expression is the result; `return x` returns one early.",
     ),
     word(
         "const",
         "const SIDE: u32 = 16",
-        "A name for a value, for sizes, domains and expressions. Whoever loads the text may give it another: `--set SIDE=32`.",
+        "A name for a value, for sizes, domains and expressions. The caller can override the value: `--set SIDE=32`.",
     ),
     word(
         "over",
         "kernel k(width: u32 uniform, height: u32 uniform, y: output u32[width * height]) over [width, height] { }",
-        "The domain: a buffer, one invocation per element; or one to three counts in brackets, worked out by each dispatch from single-value uniforms and `len(…)`. `--domain 640x480`, or `domain([640, 480])` on a call, takes its place.",
+        "The domain: a buffer, one invocation per element; or one to three counts in brackets, computed at each dispatch from single-value uniforms and `len(…)`. `--domain 640x480`, or `domain([640, 480])` on a call, overrides it.",
     ),
     word(
         "workgroup",
         "kernel k(y: output u32[64]) workgroup [8, 8] { }",
-        "Behind a kernel's buffers: the invocations of a workgroup, 64 unless given. Before an element type: memory that a workgroup shares. With an axis, `workgroup.x`: which workgroup this is.",
+        "After a kernel's buffers: the number of invocations in a workgroup, 64 by default. Before an element type: memory that a workgroup shares. With an axis, `workgroup.x`: the workgroup's position in the grid.",
     ),
     word(
         "len_of",
         "kernel k(x: read f32[], y: output f32[] len_of x) { }",
         "The output is as long as another buffer.",
     ),
-    word("len", "let n = len(x)", "How many elements a buffer has, as a u32."),
+    word("len", "let n = len(x)", "The number of elements of a buffer, as a u32."),
     word(
         "let",
         "let a = 3",
@@ -59,42 +63,50 @@ pub const WORDS: &[Word] = &[
     word(
         "else",
         "if a > 3 { a = 3 } else if a == 1 { a = 2 }",
-        "What runs where the condition before does not hold.",
+        "Runs the block if the condition before it does not hold.",
     ),
     word(
         "for",
         "for i in 0..16 step 2 { x[i] = i }",
-        "Counts from the first bound, up to but without the second. How often it runs is fixed before it starts; a step of 0 runs no round.",
+        "Counts from the first bound up to, but excluding, the second. The number of rounds is fixed before it starts; a step of 0 runs none.",
     ),
     word(
         "while",
         "while a > 10 { a /= 2 }",
-        "Runs the block as long as the condition holds. `--timeout`, or `timeout` on a call, ends a loop that does not end.",
+        "Runs the block as long as the condition holds. `--timeout`, or `timeout` on a call, stops a loop that does not end.",
     ),
-    word("break", "while true { break }", "Leaves the loop around it."),
-    word("continue", "for i in 0..16 { continue }", "Goes on with the next round of the loop around it."),
+    word("break", "while true { break }", "Leaves the enclosing loop."),
+    word("continue", "for i in 0..16 { continue }", "Continues with the next round of the enclosing loop."),
     word("return", "return", "Ends this invocation; in a function, `return x` gives its result."),
     word(
         "barrier",
         "barrier",
-        "All invocations of the workgroup wait for each other, and see what the others wrote. Control flow around it is the same for all of them.",
+        "All invocations of the workgroup wait for each other, and see what the others wrote. They must all reach it through the same control flow.",
     ),
-    word("region", "region \"load\" { let a = 3 }", "A named part of the kernel: times are told per region."),
-    word("trap", "trap 7", "The whole dispatch fails with this code, and gives no outputs."),
+    word(
+        "region",
+        "region \"load\" { let a = 3 }",
+        "A named part of the kernel: times are reported per region.",
+    ),
+    word("trap", "trap 7", "Fails the whole dispatch with this code; it has no outputs."),
     word(
         "print",
         "print(\"x = {}, i = {}\", a, 3)",
-        "Tells a message, with one operand for each `{}`, at most 16; `{{` and `}}` are braces. Messages come in the order of the invocations, on standard error, in `report.prints()` or to `on_print`.",
+        "Prints a message, with one operand for each `{}`, at most 16; `{{` and `}}` are braces. Messages come in the order of the invocations, on standard error, in `report.prints()` or to `on_print`.",
     ),
     word(
         "assert",
         "assert(a < 100, \"{} is too many\", a)",
-        "Where the condition does not hold, the kernel goes on and the call fails with the message of the lowest invocation (E013). `--asserts off`, or `asserts(false)` on a call, leaves asserts out.",
+        "If the condition does not hold, the kernel continues and the call fails with the message of the lowest invocation (E013). `--asserts off`, or `asserts(false)` on a call, leaves asserts out.",
     ),
-    word("invocation", "let i = invocation.x", "Which invocation of the grid this is, along an axis."),
-    word("local", "let i = local.x", "Which invocation of its workgroup this is, along an axis."),
-    word("grid_size", "let n = grid_size.x", "How many workgroups the grid has along an axis."),
-    word("workgroup_size", "let n = workgroup_size.x", "How many invocations a workgroup has along an axis."),
+    word("invocation", "let i = invocation.x", "The invocation's position in the grid, along an axis."),
+    word("local", "let i = local.x", "The invocation's position in its workgroup, along an axis."),
+    word("grid_size", "let n = grid_size.x", "The number of workgroups in the grid, along an axis."),
+    word(
+        "workgroup_size",
+        "let n = workgroup_size.x",
+        "The number of invocations in a workgroup, along an axis.",
+    ),
 ];
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ pub(super) fn not_writable(decl: &BufferDecl) -> Diagnostic {
 
 pub(super) fn duplicate_binding(binding: u32, first: &str, second: &str) -> Diagnostic {
     fault(Code::DuplicateBinding, format!("`{first}` and `{second}` both have binding {binding}"))
-        .help("give each buffer a binding of its own")
+        .help("give each buffer its own binding")
 }
 
 pub(super) fn workgroup_size(size: [u32; 3]) -> Diagnostic {
@@ -175,8 +175,7 @@ pub(super) fn too_large() -> Diagnostic {
 }
 
 pub(super) fn outside_loop(what: &str) -> Diagnostic {
-    fault(Code::OutsideLoop, format!("`{what}` stands outside a loop"))
-        .help("use `return` to end the invocation")
+    fault(Code::OutsideLoop, format!("`{what}` is outside a loop")).help("use `return` to end the invocation")
 }
 
 pub(super) fn not_pure(what: &str) -> Diagnostic {
@@ -211,7 +210,7 @@ pub(super) fn message_braces(format: &str) -> Diagnostic {
 }
 
 pub(super) fn message_operands(places: usize, given: usize) -> Diagnostic {
-    let message = format!("the message has {places} times `{{}}`, and {given} operands are given");
+    let message = format!("the message has {places} `{{}}` but {given} operands");
     fault(Code::MessageFormat, message).help("give one operand for each `{}`")
 }
 
@@ -221,7 +220,7 @@ pub(super) fn message_length(given: usize) -> Diagnostic {
 }
 
 pub(super) fn message_effect(what: &str) -> Diagnostic {
-    fault(Code::MessageOperand, format!("{what} stands in a message, which may not act"))
+    fault(Code::MessageOperand, format!("a message cannot contain {what}, which would give it side effects"))
         .help("name its value with `let` first")
 }
 
@@ -246,9 +245,10 @@ pub(super) fn size_source(what: &str, found: &str) -> Diagnostic {
 /// A name that does not denote a single value.
 pub(super) fn size_name(what: &str, name: &str, is_buffer: bool) -> Diagnostic {
     let (problem, help) = match is_buffer {
-        true => {
-            (format!("`{name}`, which has many elements"), format!("write `len({name})` for how many it has"))
-        }
+        true => (
+            format!("`{name}`, which has many elements"),
+            format!("write `len({name})` for its number of elements"),
+        ),
         false => (
             format!("`{name}`, which is not declared before it"),
             format!("declare it as a single value: `{name}: u32 uniform`"),
@@ -266,7 +266,7 @@ pub(super) fn one_invocation(name: &str) -> Diagnostic {
         Code::OneInvocation,
         format!("the domain is the length of the single value `{name}`: one invocation"),
     )
-    .help(format!("write `over [{name}]` for as many as its value says"))
+    .help(format!("write `over [{name}]` to run as many invocations as its value"))
 }
 
 pub(super) fn loop_bounds(from: ValueType, to: ValueType, step: ValueType) -> Diagnostic {
@@ -285,8 +285,11 @@ pub(super) fn array_bytes(bytes: u64) -> Diagnostic {
 }
 
 pub(super) fn result_type(name: &str, wanted: ValueType, given: ValueType) -> Diagnostic {
-    fault(Code::ResultType, format!("function `{name}` gives {wanted}, but its result is {given}"))
-        .help(format!("convert the result: `{wanted}(…)`"))
+    fault(
+        Code::ResultType,
+        format!("function `{name}` is declared to return {wanted}, but its result is {given}"),
+    )
+    .help(format!("convert the result: `{wanted}(…)`"))
 }
 
 pub(super) fn count_and_length(name: &str) -> Diagnostic {

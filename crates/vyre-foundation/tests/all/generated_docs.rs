@@ -1,4 +1,4 @@
-//! The pages in the folder `docs` say what the tables say.
+//! The pages in `docs` match the tables they are generated from.
 
 use std::path::Path;
 use vyre_foundation::docs;

@@ -1,4 +1,4 @@
-//! The foundation's tests from outside; the one beside this folder counts allocations.
+//! Tests of the foundation's public interface; the one outside this folder counts allocations.
 
 mod generated_docs;
 mod saxpy;

@@ -1,4 +1,4 @@
-//! One kernel written in the three ways that there are, as code outside the tree would: the programs are equal.
+//! One kernel written in all three ways, as an external crate would: the programs are equal.
 
 use vyre_foundation::ir::{BufferDecl, DataType, Domain, Expr, Node, Program, ProgramBuilder};
 use vyre_foundation::text;

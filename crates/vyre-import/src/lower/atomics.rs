@@ -20,7 +20,7 @@ struct Target {
 impl<'m> Lower<'m> {
     fn target(&mut self, place: &Place) -> Result<Target> {
         let TypeInner::Atomic(scalar) = place.inner else {
-            return Err(Fault::unsupported("an atomic on what is not declared as one"));
+            return Err(Fault::unsupported("an atomic on memory that is not declared atomic"));
         };
         let kind = Kind::of(scalar)?;
         let element = match &place.root {

@@ -233,7 +233,7 @@ impl<'m> Lower<'m> {
             | Expression::WorkGroupUniformLoadResult { .. }
             | Expression::SubgroupBallotResult
             | Expression::SubgroupOperationResult { .. } => {
-                return Err(Fault::unsupported("a result before what gives it"));
+                return Err(Fault::unsupported("a result before its statement"));
             }
         };
         Ok(Value::Leaves(leaves))

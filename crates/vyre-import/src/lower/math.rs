@@ -155,7 +155,7 @@ impl<'m> Lower<'m> {
             return Ok(columns.flat_map(product).collect());
         }
         let TypeInner::Matrix { columns, rows, .. } = *inner else {
-            return Err(Fault::unsupported("this function of what is not a matrix"));
+            return Err(Fault::unsupported("this function of a value that is not a matrix"));
         };
         let (columns, rows) = (columns as usize, rows as usize);
         if function == Math::Transpose {

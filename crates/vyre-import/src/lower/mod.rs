@@ -217,7 +217,7 @@ impl<'m> Lower<'m> {
         self.parts += parts;
         if self.parts > MAX_PARTS {
             return Err(Fault::too_large(format!(
-                "with its functions written out, the shader has more than {MAX_PARTS} statements and expressions"
+                "with its functions inlined, the shader has more than {MAX_PARTS} statements and expressions"
             ))
             .or_at(Some(self.here)));
         }

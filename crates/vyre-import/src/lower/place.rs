@@ -179,7 +179,7 @@ impl<'m> Lower<'m> {
     /// Length of the run-time sized array at a place.
     pub(super) fn array_length(&mut self, place: &Place) -> Result<Expr> {
         let (Root::Buffer(buffer), TypeInner::Array { stride, .. }) = (&place.root, &place.inner) else {
-            return Err(Fault::unsupported("the length of what is not a run-time sized array"));
+            return Err(Fault::unsupported("the length of something that is not a run-time sized array"));
         };
         let unit = buffer.unit();
         let length = Expr::buf_len(buffer.name.clone());

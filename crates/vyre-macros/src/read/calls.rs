@@ -137,7 +137,7 @@ impl Reader {
             return self.atomic(name, path, call, *values);
         }
         if name == "barrier" {
-            return fault(span, "a barrier is a statement of its own");
+            return fault(span, "a barrier must be a separate statement");
         }
         let Some(intrinsic) = table::intrinsic(name) else {
             return fault(span_of(path), format!("there is no function `vyre::{name}` for kernels"));

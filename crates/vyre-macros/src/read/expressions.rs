@@ -179,7 +179,7 @@ impl Reader {
     fn binary(&mut self, binary: &syn::ExprBinary, span: Extent) -> Read<Value> {
         let lazy = matches!(binary.op, BinOp::And(_) | BinOp::Or(_));
         let Some(op) = operator(&binary.op) else {
-            return fault(span, "an assignment is a statement of its own");
+            return fault(span, "an assignment must be a separate statement");
         };
         let (left, right) = (self.value(&binary.left)?, self.value(&binary.right)?);
         if lazy {
@@ -323,16 +323,16 @@ fn refused(expr: &Expr) -> &'static str {
         Expr::Macro(_) => {
             "a macro is not expanded in a kernel; `vyre::print!` and `vyre::assert!` are statements"
         }
-        Expr::Range(_) => "a range stands only behind `in`",
+        Expr::Range(_) => "a range can only follow `in`",
         Expr::Array(_) | Expr::Repeat(_) => "an array is declared by itself: `let mut x = [0.0f32; 8];`",
         Expr::Loop(_) | Expr::While(_) | Expr::ForLoop(_) => "a loop has no value in a kernel",
         Expr::Unsafe(_) => "kernels have nothing unsafe",
         Expr::Async(_) | Expr::Await(_) => "kernels have nothing asynchronous",
         Expr::Try(_) => "kernels have no errors to pass on",
-        Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) => "this stands as a statement of its own",
-        Expr::Assign(_) => "an assignment is a statement of its own",
+        Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) => "this must be a separate statement",
+        Expr::Assign(_) => "an assignment must be a separate statement",
         Expr::Let(_) => "kernels have no patterns",
-        _ => "this is no part of the kernel language",
+        _ => "this is not part of the kernel language",
     }
 }
 

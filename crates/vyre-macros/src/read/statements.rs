@@ -69,7 +69,7 @@ impl Reader {
             Stmt::Local(local) => self.local(local, span)?,
             Stmt::Expr(expr, _) => self.effect(expr)?,
             Stmt::Macro(call) => self.message(&call.mac)?,
-            Stmt::Item(_) => return fault(span, "items stand outside of kernels"),
+            Stmt::Item(_) => return fault(span, "items belong outside kernels"),
         };
         Ok(Statement { kind, span })
     }
@@ -214,7 +214,7 @@ impl Reader {
             && intrinsic_name(&function.path).as_deref() == Some("barrier")
         {
             if self.result.is_some() {
-                return fault(span_of(call), "a function has no barriers; they stand in the kernel");
+                return fault(span_of(call), "a function has no barriers; they belong in the kernel");
             }
             self.exchanges = true;
             return Ok(StatementKind::Barrier(function.path.clone()));
@@ -255,7 +255,7 @@ impl Reader {
     }
 
     fn update(&mut self, op: &BinOp, binary: &syn::ExprBinary, span: Extent) -> Read<StatementKind> {
-        let Some(op) = update(op) else { return fault(span, "this is no assignment") };
+        let Some(op) = update(op) else { return fault(span, "this is not an assignment") };
         let value = self.value(&binary.right)?;
         let target = self.target(&binary.left)?;
         self.meet(op, self.target_type(&target), &value, span)?;

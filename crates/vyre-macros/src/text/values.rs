@@ -188,7 +188,7 @@ impl Writer<'_> {
 
     fn cast(&mut self, inner: Piece, from: Scalar, to: Scalar, span: Extent) -> Piece {
         if to == Scalar::Bool && from != Scalar::Bool {
-            self.fault(span, "a number is no bool; write `x != 0`");
+            self.fault(span, "a number is not a bool; write `x != 0`");
         }
         if from == to || (from.value() == to.value() && !to.is_narrow()) {
             return inner;

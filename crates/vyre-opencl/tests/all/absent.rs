@@ -1,10 +1,11 @@
-//! Machines on which something is missing: each case is a process of its own, since the library is loaded once.
+//! Machines on which something is missing: each case runs in a separate process, since the library
+//! is loaded once.
 
 use std::process::Command;
 use vyre_driver::registry;
 use vyre_opencl::{BACKEND_ID, OpenCl};
 
-/// Opens the backend in another process with this variable set; what it prints.
+/// Opens the backend in another process with this variable set and returns the output.
 fn opened_with(variable: &str, value: &str) -> String {
     let this = std::env::current_exe().unwrap_or_default();
     let arguments = ["--exact", "absent::prints_what_opening_gives", "--nocapture"];
@@ -15,7 +16,7 @@ fn opened_with(variable: &str, value: &str) -> String {
     text
 }
 
-/// What the other process runs.
+/// Body of the other process.
 #[test]
 fn prints_what_opening_gives() {
     match OpenCl::new() {
@@ -36,7 +37,7 @@ fn a_library_that_does_not_exist_is_named() {
 fn a_machine_without_drivers_is_told_so() -> std::io::Result<()> {
     let folder = tempfile::tempdir()?;
     let text = opened_with("OCL_ICD_VENDORS", &format!("{}/", folder.path().display()));
-    // Without the library itself that is what is missing.
+    // Without the library itself, loading it is what fails.
     assert!(text.contains("refused: "), "{text}");
     assert!(text.contains("no platform") || text.contains("does not load"), "{text}");
     Ok(())
@@ -46,7 +47,7 @@ fn a_machine_without_drivers_is_told_so() -> std::io::Result<()> {
 fn a_platform_without_devices_is_named() {
     let text = opened_with("POCL_DEVICES", "none_of_these");
     match OpenCl::device_names() {
-        // Other platforms' devices do not go by that variable.
+        // Devices of other platforms ignore that variable.
         Ok(names) if names.iter().all(|name| name.contains("pthread") || name.contains("cpu")) => {
             assert!(text.contains("refused: ") && text.contains("has no device"), "{text}");
         }
@@ -60,7 +61,7 @@ fn pocl_without_its_linker_is_refused() -> std::io::Result<()> {
     let empty = tempfile::tempdir()?;
     let text = opened_with("PATH", &empty.path().display().to_string());
     match OpenCl::device_names() {
-        // Other platforms have compilers of their own.
+        // Other platforms bring their own compilers.
         Ok(names) if names.iter().all(|name| name.contains("pthread") || name.contains("cpu")) => {
             assert!(text.contains("refused: ") && text.contains("`ld`, which is not in PATH"), "{text}");
         }

@@ -1,5 +1,5 @@
-//! Generated programs on this backend against the interpreter by bits, in one way each, the ways taking turns: every
-//! schedule and several workgroup sizes.
+//! Generated programs on this backend, compared with the interpreter bit for bit. Each program runs
+//! in one way, in rotation over every schedule and several workgroup sizes.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The ways to dispatch: bound memory, resident buffers, batches, times, and callers' slices that lie anywhere.
+//! Ways to dispatch: bound memory, resident buffers, batches, timings, and unaligned slices.
 
 use std::sync::Arc;
 use vyre_driver::{BackendError, Binding, CompiledPipeline, DispatchConfig, Resource, VyreBackend, pipeline};
@@ -12,10 +12,10 @@ const SAXPY: &str = "kernel saxpy(a: f32 uniform, x: read f32[], y: read_write f
 const DOUBLE: &str = "kernel double(x: read u32[], y: output u32[]) workgroup 64 {
   region \"r\" { if x[invocation.x] != 7 { y[invocation.x] = x[invocation.x] * 2 } } }";
 
-/// A backend, and a pipeline on it.
+/// The backend and a pipeline on it.
 type Compiled = (Arc<OpenCl>, Arc<dyn CompiledPipeline>);
 
-/// The backend, and a pipeline on it; where it cannot be used, a line that says so.
+/// Opens the backend and compiles a pipeline; prints SKIP if the backend cannot be used.
 fn compiled(source: &str) -> Result<Option<Compiled>, BackendError> {
     let opencl = match OpenCl::new() {
         Ok(opencl) => Arc::new(opencl),
@@ -76,7 +76,7 @@ fn slots_are_written_in_place_and_kept() -> Result<(), BackendError> {
     saxpy.dispatch_borrowed_into(&[&a, &x, &y], &config, &mut slots)?;
     assert_eq!(slots, [floats(&[12.0, 24.0])]);
     assert_eq!(slots[0].as_ptr(), place);
-    // What the kernel does not write reads zero, whatever the slot held.
+    // Elements that the kernel does not write are zero, whatever the slot held.
     slots[0] = vec![0xFF; 100];
     double.dispatch_borrowed_into(&[&numbers(&[1, 7, 3])], &config, &mut slots)?;
     assert_eq!(slots, [numbers(&[2, 0, 6])]);
@@ -85,7 +85,8 @@ fn slots_are_written_in_place_and_kept() -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Lengths that differ break what the usual code relies on; so do domains that are not whole workgroups.
+/// Different lengths violate the assumptions of the fast code; so do domains that are not whole
+/// workgroups.
 #[test]
 fn any_lengths_give_the_same_results() -> Result<(), BackendError> {
     let Some((_, saxpy)) = compiled(SAXPY)? else { return Ok(()) };

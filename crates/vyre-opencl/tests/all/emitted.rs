@@ -1,4 +1,4 @@
-//! Every text that a filetest expects of `emit opencl` is one that the driver's compiler takes.
+//! The driver's compiler accepts every text that a filetest expects from `emit opencl`.
 
 use cl3::context::create_context;
 use cl3::device::{CL_DEVICE_TYPE_ALL, get_device_ids};

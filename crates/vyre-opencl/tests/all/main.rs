@@ -1,4 +1,4 @@
-//! The tests of `opencl` that share a process; the one beside this folder stresses the driver, alone.
+//! Tests of `opencl` that share a process; the one outside this folder stresses the driver alone.
 
 mod absent;
 mod differential;

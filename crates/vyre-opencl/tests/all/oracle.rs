@@ -1,4 +1,5 @@
-//! Kernels that between them use every part of the lowering, compared with the interpreter by bits.
+//! Kernels that together exercise every part of the lowering, compared with the interpreter bit for
+//! bit.
 
 use std::sync::Arc;
 use vyre_conform::samples::{BARRIERS, DIVERGENT_LOOPS, ELEMENTWISE, MIXED, assert_agrees, assert_traps};
@@ -7,7 +8,7 @@ use vyre_foundation::text::parse;
 use vyre_opencl::OpenCl;
 use vyre_reference::CpuRef;
 
-/// The backend; where it cannot be used, a line that says so.
+/// The backend; prints SKIP if it cannot be used.
 fn opencl() -> Option<OpenCl> {
     OpenCl::new().map_err(|missing| println!("SKIP {missing}")).ok()
 }
@@ -56,13 +57,14 @@ fn a_loop_without_end_meets_its_deadline() -> Result<(), BackendError> {
     Ok(())
 }
 
-/// The program is one that the interpreter runs and the device does not: compiling says what the device lacks.
+/// Checks that the interpreter runs the program and that compiling it for the device reports what
+/// the device lacks.
 fn refused(source: &str, reason: &str) -> Result<(), BackendError> {
     let program = parse(source)?;
     let Some(opencl) = opencl() else { return Ok(()) };
     CpuRef.dispatch_borrowed(&program, &[], &DispatchConfig::default())?;
     let Err(error) = pipeline::compile(Arc::new(opencl), &program, &DispatchConfig::default()) else {
-        // Another driver than the one with the fault.
+        // Not the driver with the defect.
         println!("SKIP this device takes {reason}");
         return Ok(());
     };

@@ -1,4 +1,4 @@
-//! What a run may take, and orders that must not matter.
+//! Resource limits of a run, and execution orders that must not affect results.
 
 use std::time::Duration;
 use vyre_foundation::kernel::Kernel;
@@ -25,7 +25,7 @@ fn loops_end_at_the_deadline() {
         "kernel k(y: output u32[1]) { region \"r\" { for i in 0u64..18446744073709551615u64 step 1u64 { y[0] = 1 } } }",
     );
     assert_eq!(run(&counted, &[], &timeout), Err(RunError::Timeout));
-    // More workgroups than can ever be counted, with nothing to do.
+    // More workgroups than can ever be counted, none with any work.
     let empty = kernel("kernel k(y: output u32[1]) { region \"r\" { y[0] = workgroup.x } }");
     let grid = Overrides { grid: Some([u32::MAX; 3]), workgroup: Some([1, 1, 1]), ..Overrides::default() };
     assert_eq!(run(&empty, &[], &Options { overrides: grid, ..timeout }), Err(RunError::Timeout));
@@ -55,7 +55,8 @@ fn a_huge_workgroup_without_barriers_needs_no_memory() {
 
 #[test]
 fn the_order_does_not_change_results() {
-    // Prefix sums in workgroup memory, with barriers in a loop, an atomic total and divergent work in between.
+    // Prefix sums in workgroup memory, with barriers in a loop, an atomic total and divergent work
+    // in between.
     let sums = kernel(
         "kernel k(x: read u32[64], y: output u32[64], total: read_write u32[1], tile: workgroup u32[16]) workgroup 16 {
            region \"r\" {

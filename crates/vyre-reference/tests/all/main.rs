@@ -1,4 +1,5 @@
-//! The tests of the interpreter that share a process; the one beside this folder reads the counters of its process.
+//! Tests of the interpreter that share a process; the one outside this folder reads per-process
+//! counters.
 
 mod limits;
 mod sanitizer;

@@ -1,4 +1,4 @@
-//! The sanitizer finds planted faults, names them, and is silent where there are none.
+//! The sanitizer finds and names planted faults, and reports nothing where there are none.
 
 use vyre_foundation::text::parse;
 use vyre_reference::{Fault, Options, Order, Report, run};
@@ -42,7 +42,7 @@ fn silent_without_faults() {
     check("tile[local.x] = 1; barrier; let v = tile[3 - local.x]; barrier; tile[local.x] = v", &[]);
     check("atomic_add(y, 0, 1)", &[]);
     check("atomic_add(tile, 0, 1); barrier; let v = tile[0]; if local.x == 0 { y[workgroup.x] = v }", &[]);
-    // Storage memory written before a barrier may be read after it, within the workgroup.
+    // Storage memory written before a barrier can be read after it, within the workgroup.
     check("y[invocation.x] = 1; barrier; z[invocation.x] = y[invocation.x ^ 1]", &[]);
     check("array a: u32[2]; a[0] = 1; y[invocation.x] = a[1]", &[]);
 }
@@ -56,7 +56,7 @@ fn races_in_workgroup_memory() {
            (0, 0, 0) at 3:1",
         ],
     );
-    // The same value does not make it harmless.
+    // Writing the same value is still a race.
     check(
         "tile[0] = 7",
         &[
@@ -67,7 +67,8 @@ fn races_in_workgroup_memory() {
     check(
         "tile[local.x] = 1\ny[invocation.x] = tile[local.x ^ 1]",
         &[
-            "load of workgroup memory that nobody wrote in kernel `test`: `tile[1]`, load by invocation (0, 0, 0) at 4:19",
+            "load of workgroup memory that was never written in kernel `test`: `tile[1]`, load by invocation (0, 0, 0) \
+             at 4:19",
             "data race in kernel `test`: `tile[1]`, store by invocation (1, 0, 0) at 3:1, against load by invocation \
              (0, 0, 0) at 4:19",
         ],
@@ -83,7 +84,7 @@ fn races_in_storage_memory() {
            (0, 0, 0) at 3:1",
         ],
     );
-    // A barrier orders one workgroup, not two.
+    // A barrier orders a single workgroup.
     check(
         "if local.x == 0 { y[workgroup.x] = 1 }\nbarrier\nz[invocation.x] = y[(workgroup.x + 1) % 4]",
         &[
@@ -91,7 +92,7 @@ fn races_in_storage_memory() {
            (0, 0, 0) at 5:19",
         ],
     );
-    // Elements narrower than a word are locations of their own.
+    // Elements narrower than a word are separate locations.
     check(
         "z[invocation.x & 14] = 1",
         &[

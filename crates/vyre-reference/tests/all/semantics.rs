@@ -1,4 +1,5 @@
-//! docs/semantics.md and filetests/semantics/ belong together: every rule's file exists, every file has its rule.
+//! docs/semantics.md and filetests/semantics/ match: every rule's file exists, and every file has
+//! its rule.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +14,7 @@ fn the_page_names_exactly_the_files_that_are_there() {
         .filter(|path| path.extension().is_some_and(|extension| extension == "vyre"))
         .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
         .collect();
-    // Rules end with their files: names in backticks between parentheses that hold nothing else.
+    // Rules end with their files: only names in backticks, in parentheses.
     let mut named = BTreeSet::new();
     for (_, rest) in page.match_indices('(').map(|(at, _)| page.split_at(at + 1)) {
         let Some((inside, _)) = rest.split_once(')') else { continue };

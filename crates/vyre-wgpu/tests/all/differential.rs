@@ -1,5 +1,5 @@
-//! Generated programs on this backend, at every schedule and several workgroup sizes, against the interpreter by bits (or
-//! within the bounds that a device which is not strict declares).
+//! Generated programs on this backend, at every schedule and several workgroup sizes, compared with
+//! the interpreter bit for bit (or within the bounds that a device without strict floats declares).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn generated_programs_give_the_interpreters_bits() {
     for seed in Seeds::new(100, 500, Duration::from_secs(45)) {
         let case = generator.from_seed(seed);
         let size = sizes[seed as usize % sizes.len()];
-        // A device compiles for milliseconds, so each case takes one way of four.
+        // Compiling for a device takes milliseconds, so each case runs in one of four ways.
         let ways = [
             (Some(Schedule::Off), None),
             (Some(Schedule::Cheap), None),

@@ -1,4 +1,4 @@
-//! The tests of `wgpu` that share a process; the one beside this folder stresses the driver, alone.
+//! Tests of `wgpu` that share a process; the one outside this folder stresses the driver alone.
 
 mod differential;
 mod oracle;

@@ -1,5 +1,6 @@
-//! Kernels that between them use every part of the emitter, compared with the interpreter by bits, and what a device does
-//! beyond computing: traps, limits, resident buffers, batches, lost devices.
+//! Kernels that together exercise every part of the emitter, compared with the interpreter bit for
+//! bit, and device behaviour beyond computing: traps, limits, resident buffers, batches, lost
+//! devices.
 
 use std::sync::Arc;
 use vyre_conform::samples::{BARRIERS, DIVERGENT_LOOPS, ELEMENTWISE, MIXED, assert_agrees, assert_traps};
@@ -10,7 +11,7 @@ use vyre_foundation::text::parse;
 use vyre_reference::CpuRef;
 use vyre_wgpu::Wgpu;
 
-/// The backend, or a line that says why there is nothing to test.
+/// The backend; prints SKIP with the reason if it cannot be used.
 fn gpu() -> Option<Arc<Wgpu>> {
     Wgpu::new().map(Arc::new).inspect_err(|error| eprintln!("SKIP wgpu: {error}")).ok()
 }
@@ -52,7 +53,8 @@ fn a_trap_gives_its_code() -> Result<(), BackendError> {
     gpu().map_or(Ok(()), |gpu| assert_traps(&*gpu))
 }
 
-/// Software Vulkan ends loops after 65,535 rounds: what is not proved to stay below is refused, and the rest is right.
+/// Software Vulkan ends loops after 65,535 rounds: loops not proved shorter are refused, and the
+/// others give correct results.
 #[test]
 fn loops_are_run_to_their_end_or_refused() -> Result<(), BackendError> {
     let Some(gpu) = gpu() else { return Ok(()) };
@@ -88,7 +90,7 @@ fn loops_are_run_to_their_end_or_refused() -> Result<(), BackendError> {
         (by_length, 65_534, true),
         (by_length, 65_535, false),
         (by_length, 200_000, false),
-        // The inner loop's last test takes a round too: three in all with each outer one.
+        // The inner loop's final test takes a round too: three per outer round in all.
         (nested, 21_844, true),
         (nested, 21_845, false),
         (nested, 30_000, false),
@@ -224,7 +226,7 @@ fn grids_beyond_the_devices_axes_are_folded() -> Result<(), BackendError> {
     Ok(())
 }
 
-/// As many elements as a grid of small workgroups has no axis for.
+/// More elements than a grid of small workgroups can hold on one axis.
 #[test]
 fn large_dispatches_work_at_any_size() -> Result<(), BackendError> {
     let Some(gpu) = gpu() else { return Ok(()) };
@@ -247,8 +249,8 @@ fn large_dispatches_work_at_any_size() -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Workgroups of every kind of size and shape, over a domain that fits none of them; `examples/sweep.rs` runs larger domains at
-/// every size there is.
+/// Workgroups of every kind of size and shape, over a domain that none of them divides;
+/// `examples/sweep.rs` runs larger domains at every size.
 #[test]
 fn every_shape_of_workgroup_works() -> Result<(), BackendError> {
     let Some(gpu) = gpu() else { return Ok(()) };
@@ -281,7 +283,7 @@ fn every_shape_of_workgroup_works() -> Result<(), BackendError> {
     Ok(())
 }
 
-/// A dispatch past its deadline takes its device with it; the next call has another one.
+/// A dispatch that exceeds its deadline loses the device; the next call opens another.
 #[test]
 fn a_lost_device_is_replaced() -> Result<(), BackendError> {
     let Some(gpu) = gpu() else { return Ok(()) };
@@ -345,7 +347,7 @@ fn schedules_and_sizes_give_the_same() -> Result<(), BackendError> {
     Ok(())
 }
 
-/// Without optimization, what is literally zero shows only when it is emitted.
+/// Without optimization, a literal zero divisor is only discovered during emission.
 #[test]
 fn divisors_that_turn_out_to_be_zero() -> Result<(), BackendError> {
     let Some(gpu) = gpu() else { return Ok(()) };

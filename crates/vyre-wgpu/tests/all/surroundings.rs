@@ -1,5 +1,5 @@
-//! Machines as they may be: without an adapter, with a cache folder that cannot be used or holds something else. What a
-//! process finds is read once, so each case is a process of its own: this test, run again.
+//! Unfavourable environments: no adapter, or a cache folder that is unusable or holds foreign data.
+//! The environment is read once per process, so each case runs this test again in a separate one.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,10 +9,10 @@ use vyre_foundation::text::parse;
 use vyre_reference::CpuRef;
 use vyre_wgpu::Wgpu;
 
-/// Tells the test that it is the process under test.
+/// Marks the process as the one under test.
 const INSIDE: &str = "VYRE_TEST_INSIDE";
 
-/// Runs a test of this file again, in another environment.
+/// Runs a test of this file again in another environment.
 fn again(test: &str, environment: &[(&str, &Path)]) -> Output {
     let program = std::env::current_exe().expect("tests have a path");
     let mut command = Command::new(program);
@@ -79,7 +79,7 @@ fn the_drivers_cache_may_hold_anything() -> Result<(), BackendError> {
     for file in files(&root) {
         let kept = std::fs::read(&file).expect("it was written");
         let torn = kept[..kept.len() / 2].to_vec();
-        // What another device left: the header names its vendor and device, a few bytes in.
+        // Data of another device: the header names its vendor and device within the first bytes.
         let mut foreign = kept.clone();
         foreign.iter_mut().take(48).for_each(|byte| *byte ^= 0x5A);
         let mut damaged = kept.clone();
@@ -88,12 +88,12 @@ fn the_drivers_cache_may_hold_anything() -> Result<(), BackendError> {
             std::fs::write(&file, contents).expect("it can be written");
             run(&root);
         }
-        // A folder in the file's place: it can be neither read nor replaced.
+        // A folder at the path of the file, which can be neither read nor replaced.
         std::fs::remove_file(&file).expect("it can be removed");
         std::fs::create_dir_all(file.join("inside")).expect("folders can be made");
         run(&root);
     }
-    // No folder can be made below a file.
+    // No folder can be created below a file.
     let blocked = root.join("file");
     std::fs::write(&blocked, b"").expect("it can be written");
     run(&blocked);

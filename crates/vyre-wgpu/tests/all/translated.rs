@@ -1,5 +1,5 @@
-//! Every filetest on a device whose shaders are translated by wgpu, as they are where no SPIR-V is taken: the same results,
-//! within the bounds that the device then declares.
+//! Every filetest on a device whose shaders wgpu translates, as on devices that do not accept
+//! SPIR-V: the same results, within the bounds that the device then declares.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Every op of the catalogue, on every backend that is here, at many sizes: against its reference check, against the
-//! interpreter by bits, and without data races.
+//! Every op of the catalogue, on every available backend, at many sizes: checked against its
+//! reference, compared with the interpreter bit for bit, and checked for data races.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
@@ -11,9 +11,10 @@ use vyre_reference::{CpuRef, Fault, Options, run};
 use vyre_samples::Sample;
 
 const SIZES: [u32; 9] = [0, 1, 2, 7, 63, 64, 65, 1000, 4097];
-/// Where a driver compiles, unless `VYRE_CASES` is set: then all of them.
+/// Sizes for backends whose driver compiles; `VYRE_CASES` enables all sizes.
 const FEW_SIZES: [u32; 3] = [0, 1, 1000];
-/// Where a driver's compiler takes tenths of a second for every kernel, all kinds of an op are tried at this size only.
+/// The only size at which every sample of an op runs on a driver whose compiler takes tenths of a
+/// second per kernel.
 const ONE_SIZE: u32 = 1000;
 /// Sizes that need several levels of blocks.
 const LARGE: [u32; 1] = [70_001];
@@ -22,7 +23,8 @@ const CPU_REF: &str = "cpu-ref";
 
 type Done = Result<(), Box<dyn std::error::Error>>;
 
-/// The interpreter with the sanitizer, as a backend with another backend's profile. Any data race is an error.
+/// The interpreter with the sanitizer, as a backend with another backend's profile. A data race is
+/// an error.
 struct Sanitized(DeviceProfile);
 
 impl VyreBackend for Sanitized {
@@ -52,7 +54,7 @@ impl VyreBackend for Sanitized {
     }
 }
 
-/// What a backend lacks is its right; what it does wrong is not.
+/// Whether the error is a missing feature, which is allowed, rather than a wrong result.
 fn lacks(error: &BackendError) -> bool {
     matches!(error, BackendError::UnsupportedFeature { .. })
 }
@@ -72,16 +74,16 @@ fn borrowed(sample: &Sample) -> Vec<&[u8]> {
     sample.inputs.iter().map(Vec::as_slice).collect()
 }
 
-/// Whether a backend is tried with an op's sample of this number at this size.
+/// Whether a backend runs an op's sample of this number at this size.
 fn is_tried(backend: &dyn VyreBackend, size: u32, number: usize) -> bool {
     let few = FEW_SIZES.contains(&size) && (backend.id() != "opencl" || size == ONE_SIZE || number == 0);
     matches!(backend.id(), "cpu" | CPU_REF) || few || std::env::var_os("VYRE_CASES").is_some()
 }
 
-/// A plan, its subgroups' size, and what the interpreter gave for it on one sample.
+/// A plan, its subgroup size, and the interpreter's outputs for it on one sample.
 type Interpreted = (Plan, Option<u32>, OutputBuffers);
 
-/// What the interpreter gives for a plan: worked out once for all backends that have the same one.
+/// The interpreter's outputs for a plan, computed once for all backends that share it.
 fn interpreted<'i>(
     known: &'i mut Vec<Interpreted>,
     plan: &Plan,
@@ -102,8 +104,8 @@ fn interpreted<'i>(
     Ok(&known[at].2)
 }
 
-/// The sample on a backend: right by its check, and by bits what the interpreter gives with the same plan; or what the
-/// backend lacks.
+/// Runs the sample on a backend: it passes its check, and equals the interpreter's result for the
+/// same plan bit for bit; or reports what the backend lacks.
 fn check(
     backend: &Arc<dyn VyreBackend>,
     sample: &Sample,
@@ -125,7 +127,7 @@ fn check(
     if let Some(fault) = sample.fault(&outputs) {
         return Err(fault);
     }
-    // Another run of the same plan, with the temporaries of the first.
+    // Runs the same plan again, with the temporaries of the first run.
     if compiled.run(&borrowed(sample)).map_err(says)? != outputs {
         return Err("the second run differs from the first".into());
     }
@@ -197,7 +199,7 @@ fn ops_with_blocks_at_sizes_of_several_levels() -> Done {
 #[test]
 fn no_op_races() -> Done {
     let profiles: Vec<DeviceProfile> = backends().iter().map(|backend| backend.device_profile()).collect();
-    // A device without subgroups, as far from the processor as shapes get.
+    // A device without subgroups, as different from the processor as shapes get.
     let plain = DeviceProfile { subgroup_size: 32, ..DeviceProfile::conservative("plain") };
     for op in OPS {
         for size in [1, 65, 1000] {
@@ -234,7 +236,7 @@ fn ids_are_unique_and_found() {
     assert!(find("no.such.op").is_none());
 }
 
-/// docs/catalogue.md as the table has it.
+/// The expected text of docs/catalogue.md.
 fn page() -> String {
     let mut text = String::from(
         "# The op catalogue\n\n\

@@ -1,10 +1,11 @@
-//! Exact sums against integers of any size: the true sum in units of 2⁻¹⁰⁷⁴, and the float nearest to it.
+//! Exact sums compared with big integers: the true sum in units of 2⁻¹⁰⁷⁴, and the float nearest to
+//! it.
 
 use num_bigint::{BigInt, Sign};
 use vyre::{ExactFloat, ExactSum, NotASum, Runtime};
 use vyre_conform::choices::next_random;
 
-/// A finite number in units of 2⁻¹⁰⁷⁴; 2¹⁰²⁴ stands for an infinity, as rounding has it.
+/// A finite number in units of 2⁻¹⁰⁷⁴; an infinity counts as 2¹⁰²⁴, as in rounding.
 fn units(x: f64) -> BigInt {
     let bits = x.to_bits();
     let (field, fraction) = (bits >> 52 & 0x7ff, bits & ((1 << 52) - 1));
@@ -15,7 +16,7 @@ fn units(x: f64) -> BigInt {
     if x.is_sign_negative() { -size } else { size }
 }
 
-/// Checks that `found` is the nearest to `exact` of itself and its neighbours, and even in a tie.
+/// Checks that neither neighbour is nearer to `exact` than `found`, which is even in a tie.
 fn check_nearest(exact: &BigInt, [below, found, above]: [BigInt; 3], is_even: bool, what: &str) {
     let distance = |to: &BigInt| BigInt::from_biguint(Sign::Plus, (exact - to).magnitude().clone());
     let own = distance(&found);
@@ -24,7 +25,7 @@ fn check_nearest(exact: &BigInt, [below, found, above]: [BigInt; 3], is_even: bo
     }
 }
 
-/// A finite result, or an infinity, is the exact sum rounded once.
+/// Checks that a finite result, or an infinity, is the exact sum rounded once.
 fn check(numbers: &[f64], what: &str) {
     let exact: BigInt = numbers.iter().map(|x| units(*x)).sum();
     let sum = ExactSum::of(numbers);
@@ -62,7 +63,7 @@ fn beyond_f32(x: f32) -> BigInt {
     }
 }
 
-/// Numbers with exponents in this range, seldom zero.
+/// Numbers with exponents in this range, and a few zeros.
 fn numbers(seed: u64, count: usize, exponents: std::ops::Range<i64>) -> Vec<f64> {
     let mut state = seed;
     let number = |_| {
@@ -80,7 +81,8 @@ fn numbers(seed: u64, count: usize, exponents: std::ops::Range<i64>) -> Vec<f64>
 
 #[test]
 fn sums_of_f64_are_exact() {
-    // All within a block's reach, just beyond it, far beyond, at both ends of the range.
+    // All within a block's range, just beyond it, far beyond it, and at both ends of the exponent
+    // range.
     let ranges = [
         0..1,
         0..30,
@@ -100,7 +102,7 @@ fn sums_of_f64_are_exact() {
                 let seed = (seed * 100 + k * 10 + j) as u64;
                 let mut all = numbers(seed, count, range.clone());
                 check(&all, &format!("{count} in {range:?}, seed {seed}"));
-                // What is there again with the other sign leaves the rest.
+                // Adding all numbers but the first again with the opposite sign leaves the first.
                 let back: Vec<f64> = all.iter().skip(1).map(|x| -x).collect();
                 all.extend(back);
                 assert_eq!(ExactSum::of(&all).to_f64(), all[0], "{count} in {range:?}, seed {seed}");
@@ -137,7 +139,8 @@ fn rounding_is_to_nearest_even_at_every_step() {
     check(&[1.0 + f64::EPSILON, f64::EPSILON / 2.0, -tiny], 1.0 + f64::EPSILON);
     check(&[tiny, tiny], 2.0 * tiny);
     check(&[f64::MIN_POSITIVE, -tiny], f64::from_bits(f64::MIN_POSITIVE.to_bits() - 1));
-    // Half a unit beyond the largest rounds to infinity, less does not, and what comes back is there again.
+    // Half a unit beyond the largest number rounds to infinity, less does not, and sums that
+    // overflow on the way come back.
     let half = 2.0_f64.powi(970);
     check(&[f64::MAX, half], f64::INFINITY);
     check(&[f64::MAX, half, -tiny], f64::MAX);
@@ -177,7 +180,7 @@ fn special_numbers_follow_their_rules() {
             "{numbers:?}"
         );
     }
-    // Far enough in a block that the first ones do not tell.
+    // Far enough into a block that the first elements do not reveal it.
     for special in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let mut numbers = vec![1.0; 700];
         numbers[650] = special;
@@ -189,7 +192,7 @@ fn special_numbers_follow_their_rules() {
     }
 }
 
-/// The parts that these numbers are cut into, combined in some order.
+/// Sums of the pieces that these numbers are cut into, combined in random order.
 fn in_parts<T: ExactFloat>(numbers: &[T], workers: usize, seed: u64) -> ExactSum {
     let mut state = seed;
     let mut cuts: Vec<usize> =
@@ -202,7 +205,7 @@ fn in_parts<T: ExactFloat>(numbers: &[T], workers: usize, seed: u64) -> ExactSum
     while parts.len() > 1 {
         let one = parts.swap_remove(next_random(&mut state) as usize % parts.len());
         let other = next_random(&mut state) as usize % parts.len();
-        // As it arrives from elsewhere.
+        // Serialised, as it would arrive from elsewhere.
         let one = ExactSum::from_bytes(&one.to_bytes()).expect("its own bytes");
         parts[other].combine(&one);
     }
@@ -259,7 +262,7 @@ fn bytes_that_are_no_sum_are_refused() {
     assert_eq!(with(0, 2), Err(NotASum));
     assert_eq!(with(1, 32), Err(NotASum));
     assert_eq!(ExactSum::from_bytes(&[&bytes[..], &[0]].concat()), Err(NotASum));
-    // Any digits are a sum, and adding them up never fails.
+    // Arbitrary digits are a valid sum, and adding them never fails.
     let mut most = [0xff; ExactSum::BYTES];
     (most[0], most[1], most[ExactSum::BYTES - 1]) = (1, 3, 0x7f);
     let mut sum = ExactSum::from_bytes(&most).expect("a sum");

@@ -28,7 +28,7 @@ fn the_shape_of_a_product_is_tuned_within_limits_and_remembered() {
     let little = TuneLimits { memory_bytes: 1000, ..TuneLimits::default() };
     let refused = tune(sizes, &backend, (&tuner, little), &mut |_| {}).expect_err("too little memory");
     assert!(refused.to_string().contains("bytes"), "{refused}");
-    // A device with small workgroups and short grids is offered nothing beyond them.
+    // A device with small workgroups and short grids gets no shape beyond its limits.
     let small = DeviceProfile {
         max_invocations_per_workgroup: 64,
         max_workgroups_per_dimension: 100,

@@ -1,4 +1,4 @@
-//! Kernels in Rust: typed calls on every backend give what the same function gives on the host, by bits.
+//! Kernels in Rust: typed calls on every backend match the same function on the host bit for bit.
 
 use std::sync::OnceLock;
 use vyre::prelude::*;
@@ -12,8 +12,8 @@ fn runtime() -> &'static Runtime {
     })
 }
 
-/// Calls a kernel on the compiled backend, the interpreter and the host, each on its own copy of what is written; all
-/// must agree by bits.
+/// Calls a kernel on the compiled backend, the interpreter and the host, each on its own copy of
+/// the written arguments; all must agree bit for bit.
 macro_rules! agree {
     ($kernel:ident $(::<$($generic:tt),*>)? ($($before:expr),*; $($written:ident),*)) => {{
         let host = {
@@ -34,7 +34,7 @@ fn bits<T: bytemuck::NoUninit>(values: &[T]) -> Vec<u8> {
     bytemuck::cast_slice(values).to_vec()
 }
 
-/// Numbers that are apt to show differences, then ordinary ones.
+/// Numbers that are likely to show differences, then ordinary ones.
 fn floats() -> Vec<f32> {
     let odd = [
         0.0,
@@ -160,7 +160,7 @@ fn narrow_memory_agrees() {
 fn control(x: &[i32], y: &mut [i32]) {
     let i = vyre::index();
     let x = x[i];
-    // Shadowing, several at once, values of blocks.
+    // Shadowing, several bindings at once, and values of blocks.
     let (mut a, mut b) = (0, 1);
     for _ in 0..x % 10 {
         (a, b) = (b, a + b);
@@ -250,7 +250,8 @@ fn private_arrays_agree() {
     agree!(arrays(&x; y));
 }
 
-/// What acts on the right of `&&`, in conditions and in values runs as often, and in the same order, as in Rust.
+/// Side effects on the right of `&&` and `||`, in conditions and in values run as often, and in the
+/// same order, as in Rust.
 #[vyre::kernel(over = 1)]
 fn effects(log: &mut [u32], count: &mut [u32]) {
     let mut n = 0u32;
@@ -263,7 +264,7 @@ fn effects(log: &mut [u32], count: &mut [u32]) {
     if n == 5 || vyre::atomic_add(&mut count[2], 1) == 0 {
         n += 10;
     }
-    // The value is evaluated before the index, and both once.
+    // The value is evaluated before the index, each once.
     log[vyre::atomic_add(&mut count[3], 1) as usize] = vyre::atomic_add(&mut count[3], 1);
     let mut v = 1u32;
     let w =

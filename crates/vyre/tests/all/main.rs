@@ -1,5 +1,5 @@
-//! The runtime's tests that share a process. Those beside this folder need one of their own: they count allocations,
-//! register backends, fork, or run themselves again.
+//! Tests of the runtime that share a process. Those outside this folder need a separate one: they
+//! count allocations, register backends, fork, or run themselves again.
 
 mod catalogue;
 mod exact;

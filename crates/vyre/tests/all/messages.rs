@@ -1,4 +1,4 @@
-//! What programs print and assert, through the runtime.
+//! Messages that programs print and assert, through the runtime.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use vyre_driver::{DispatchConfig, VyreBackend, messages, pipeline};
 use vyre_foundation::text;
 use vyre_reference::CpuRef;
 
-/// A backend with only what is required of one, which counts its dispatches.
+/// A backend with only the required methods, which counts its dispatches.
 #[derive(Default)]
 struct Foreign {
     dispatches: AtomicUsize,

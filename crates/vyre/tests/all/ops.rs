@@ -1,4 +1,5 @@
-//! Ready ops called through the runtime: routed as a whole, proved right as a whole, and refused with the reason.
+//! Ready-made ops called through the runtime: routed as a whole, verified as a whole, and refused
+//! with a reason.
 
 use std::sync::Arc;
 use vyre::catalogue::matmul::{Sizes, matmul_tuned};
@@ -8,7 +9,7 @@ use vyre::{BackendError, DataType, DispatchConfig, Program, Runtime};
 use vyre_driver::VyreBackend;
 use vyre_reference::CpuRef;
 
-/// The interpreter, except that it sorts wrongly.
+/// The interpreter, except that it sorts incorrectly.
 struct Missorting;
 
 impl VyreBackend for Missorting {
@@ -32,13 +33,13 @@ impl VyreBackend for Missorting {
     }
 }
 
-/// Certifying drivers takes seconds, so most tests do without.
+/// A runtime on `cpu` alone: certifying drivers takes seconds.
 fn runtime() -> Runtime {
     let builder = Runtime::builder().without_tables().backends(["cpu"]);
     builder.build().expect("the embedded backend is there")
 }
 
-/// Numbers in no order.
+/// Unsorted numbers.
 fn numbers(count: u32) -> Vec<u32> {
     (0..count).map(|k| k.wrapping_mul(2_654_435_761) >> 8).collect()
 }
@@ -128,7 +129,7 @@ fn what_the_caller_got_wrong_is_told_at_once() -> Result<(), BackendError> {
         let fault = large.expect_err("no buffer is so long").to_string();
         assert!(fault.contains("op `sort.keys` was called at size 4294967296"), "{fault}");
     }
-    // None of that speaks against a backend.
+    // None of this counts against a backend.
     sort.call(2).bind("keys", &keys).bind("sorted", &mut sorted).run()?;
     assert_eq!(sorted, [1, 2]);
     Ok(())

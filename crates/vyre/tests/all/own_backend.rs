@@ -1,4 +1,5 @@
-//! A backend of one's own in one file, on the driver's native pipeline: certified, routed to, and shown in the docs.
+//! A custom backend in one file, on the driver's native pipeline: certified, routed to, and shown
+//! in the docs.
 
 use crate::walker::{Walk, Walker};
 use std::path::Path;
@@ -16,7 +17,8 @@ fn walker() -> Walker {
     Walker(Native::new(Walk))
 }
 
-/// The runtime has no other backend, and runs nothing on one that did not pass the conformance set.
+/// The runtime has no other backend, and runs nothing on one that has not passed the conformance
+/// set.
 #[test]
 fn it_passes_the_conformance_set_and_runs() -> Result<(), BackendError> {
     let walker: Arc<dyn VyreBackend> = Arc::new(walker());
@@ -61,7 +63,7 @@ fn slots_stay_as_they_were_after_a_failed_call() -> Result<(), BackendError> {
     Ok(())
 }
 
-/// The page shows this very file.
+/// The page contains the file verbatim.
 #[test]
 fn the_docs_show_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

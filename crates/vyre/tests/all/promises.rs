@@ -1,4 +1,4 @@
-//! What the runtime promises, tried with backends that misbehave and callers that do odd things.
+//! Guarantees of the runtime, tested with misbehaving backends and unusual callers.
 
 use crate::planted::{Mood, Planted};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const SAXPY: &str = "kernel saxpy(a: f32 uniform, x: read f32[], y: read_write f
   y[i] = a * x[i] + y[i]
 }";
 
-/// A runtime over these backends only, the first one selected.
+/// A runtime over only these backends, the first one selected.
 fn over(backends: &[&Planted]) -> Runtime {
     let builder = Runtime::builder().backends::<String>([]).without_tables();
     let add = |builder: vyre::RuntimeBuilder, planted: &&Planted| builder.backend(planted.shared());
@@ -41,7 +41,7 @@ fn a_call_over_nothing_verifies_nothing() {
         runtime.settle();
     }
     assert_ne!(standing(&copy.explain(0), "other").0, "verified");
-    // Zeros cannot show that a backend did nothing either, so other data is made up.
+    // Zeros cannot reveal that a backend did nothing either, so other data is generated.
     for _ in 0..20 {
         let mut y = [7u32; 100];
         copy.call().bind("x", &[0u32; 100]).bind("y", &mut y).run().expect("runs");
@@ -51,7 +51,7 @@ fn a_call_over_nothing_verifies_nothing() {
     assert_eq!(standing(&copy.explain(100), "other").0, "wrong", "{}", copy.explain(100));
 }
 
-/// Numbers that show what a copy does to them.
+/// Numbers for which a wrong copy shows.
 fn numbers() -> Vec<u32> {
     (1..=500).collect()
 }
@@ -91,7 +91,7 @@ fn a_backend_that_was_found_wrong_is_never_used_again() {
         runtime.settle();
     }
     assert_eq!(standing(&copy.explain(500), "liar").0, "wrong");
-    // Now nothing else is left, and the liar fails besides: neither makes it a last resort.
+    // Nothing else is left now, and the liar also fails: neither makes it a last resort.
     steady.set(Mood::Fails);
     for mood in [Mood::Fails, Mood::LiesFor("copy"), Mood::LosesDevice, Mood::LiesFor("copy")] {
         liar.set(mood);
@@ -184,7 +184,7 @@ fn what_was_verified_under_a_budget_does_not_serve_strict_calls() {
     }
 }
 
-/// Conforms, but the results of `saxpy` are off by one unit in the last place.
+/// Conforms, except that the results of `saxpy` are off by one unit in the last place.
 struct OffByOne(Planted);
 
 impl VyreBackend for OffByOne {
@@ -222,7 +222,7 @@ fn a_device_that_is_not_strict_is_judged_by_its_bounds_in_every_program() {
         runtime.settle();
     }
     assert!(ran.contains(&"loose"), "{}", saxpy.explain(600));
-    // Integers have no bounds: there it has to be right to the bit.
+    // Integers have no tolerance: results have to match bit for bit.
     let copy = runtime.load(COPY).expect("loads");
     (0..40).for_each(|_| assert!(copied(&copy).1));
 }
@@ -268,7 +268,7 @@ fn under_allow_a_caller_waits_no_longer_than_its_limit_for_a_check() {
         run(Duration::from_secs(60)).0.expect("runs");
         runtime.settle();
     }
-    // Checks are on fewer elements than the call has; from now on they wait for all the time that they are given.
+    // Checks use fewer elements than the call; from now on they wait for their whole deadline.
     planted.set(Mood::HangsBelow(4 * 6000));
     for _ in 0..20 {
         let (_, took) = run(Duration::from_secs(2));
@@ -346,7 +346,7 @@ fn hints_of_earlier_runs_decide_the_first_schedule() {
         watching.schedules.lock().expect("lock").clear();
         assert!(copied(&copy).1);
         let first = watching.schedules.lock().expect("lock").first().copied().flatten();
-        // Twenty milliseconds in all make a region hot.
+        // A total of twenty milliseconds makes a region hot.
         let mut time = Duration::ZERO;
         while time < Duration::from_millis(25) {
             time += copied(&copy).0.expect("runs").wall;
@@ -359,7 +359,7 @@ fn hints_of_earlier_runs_decide_the_first_schedule() {
     assert_eq!(first_schedule(), Some(Schedule::Expensive));
 }
 
-/// The interpreter, which remembers in which way it was asked to compile.
+/// The interpreter, recording the way in which it was asked to compile.
 #[derive(Default)]
 struct Watching {
     schedules: std::sync::Mutex<Vec<Option<vyre::Schedule>>>,

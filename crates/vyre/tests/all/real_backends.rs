@@ -1,12 +1,12 @@
-//! Linked backends that are wrong for one program, and shapes that were tuned for large grids. On machines or builds without
-//! those backends each test says so.
+//! Linked backends that are wrong for one program, and shapes tuned for large grids. Each test
+//! prints SKIP on machines or builds without those backends.
 
 use vyre::prelude::*;
 use vyre_driver::tuner::{Mode, Shape, TuneLimits, TuneRequest, Tuner, adapter_fingerprint, tune};
 use vyre_driver::{DispatchConfig, registry};
 use vyre_foundation::text;
 
-/// More rounds than some drivers let a loop have; those cut it short and say nothing.
+/// More rounds than some drivers allow a loop; those silently cut it short.
 const LONG_LOOP: &str = "kernel long_loop(x: read_write u32[]) { region \"r\" {
   let i = invocation.x
   let value = x[i]
@@ -22,7 +22,7 @@ fn long_loop(mut value: u32) -> u32 {
     value
 }
 
-/// A runtime over those of these backends that are there.
+/// A runtime over those of these backends that are available.
 fn real(backends: &[&str]) -> Runtime {
     let builder = Runtime::builder().backends(backends.iter().copied()).without_tables().helper(None);
     builder.meet_drivers_first().build().expect("the embedded backend is there")
@@ -66,7 +66,8 @@ fn a_backend_that_is_wrong_for_a_long_loop_is_never_routed_to_for_it() {
 
 #[test]
 fn a_shape_tuned_for_a_large_grid_works_in_the_next_process() {
-    // With 64 invocations each this takes more workgroups on an axis than WebGPU and many drivers have.
+    // With 64 invocations each, this takes more workgroups on one axis than WebGPU and many drivers
+    // allow.
     const ELEMENTS: usize = 1 << 24;
     let source = "kernel add(x: read_write u32[]) workgroup 64 { region \"r\" { x[invocation.x] += 1 } }";
     let program = text::parse(source).expect("parses");
@@ -79,7 +80,8 @@ fn a_shape_tuned_for_a_large_grid_works_in_the_next_process() {
         let (folder, profile) = (tempfile::tempdir().expect("a folder"), backend.device_profile());
         let groups = profile.max_workgroups_per_dimension;
         let tuner = Tuner::in_folder(&folder.path().join("tuner"), &adapter_fingerprint(&profile), Mode::On);
-        // Few enough elements per group would be refused by a limited grid; the tuner may not even try them.
+        // A limited grid would refuse shapes with too few elements per group; the tuner must not
+        // try them.
         let request = TuneRequest {
             backend: backend.into(),
             program: &program,
@@ -98,7 +100,7 @@ fn a_shape_tuned_for_a_large_grid_works_in_the_next_process() {
                 candidate.name
             );
         }
-        // Whatever won, or a shape that needs a large grid to be laid out well, serves the next process.
+        // The next process uses the stored shape, also one that needs a large grid.
         let shape =
             Shape { workgroup_size: [256, 1, 1], elements_per_invocation: if id == "cpu" { 1 } else { 4 } };
         let kernel = program.validate().expect("is valid");
@@ -125,7 +127,7 @@ fn devices_that_can_tell_say_how_long_a_kernel_ran() {
         let report = double.call().bind("x", &mut x).on(backend).device_time().run().expect("runs");
         assert_eq!(report.device.is_some(), backend != "cpu", "{report}");
         assert!(report.device.is_none_or(|device| device <= report.wall), "{report}");
-        // Unasked, one call in sixteen takes the time at least, and the hints go by what those told.
+        // Without a request, at least one call in sixteen measures device time for the hints.
         let mut call = || double.call().bind("x", &mut x).on(backend).run().expect("runs").device.is_some();
         let told = (0..32).filter(|_| call()).count();
         assert!(backend == "cpu" || told > 0, "{told} of 32 calls on {backend}");

@@ -1,4 +1,4 @@
-//! The runtime through its public face, on the embedded backend and on planted ones.
+//! The runtime's public interface, on the embedded backend and on planted ones.
 
 use crate::planted::{Mood, Planted};
 use std::sync::Arc;
@@ -124,7 +124,7 @@ fn resident_buffers_stay_and_move() {
     let saxpy = runtime.load(SAXPY).expect("loads");
     let (x, mut y) = (runtime.resident(&[1.0f32, 2.0]), runtime.resident(&[10.0f32, 20.0]));
     assert_eq!(y.backend(), None);
-    // The planted backend has no resident buffers, so the call goes on to the one that has.
+    // The planted backend has no resident buffers, so the call moves on to the one that has.
     saxpy.call().bind("a", 2.0f32).bind("x", &x).bind("y", &mut y).run().expect("runs");
     let report = saxpy.call().bind("a", 2.0f32).bind("x", &x).bind("y", &mut y).run().expect("runs");
     assert_eq!((report.backend, y.backend()), ("cpu", Some("cpu")));
@@ -176,7 +176,7 @@ fn threads_share_a_runtime_and_every_call_counts() {
     assert_eq!((region, record.dispatch_count), (&format!("vyre.program.root@{digits}"), THREADS * CALLS));
 }
 
-/// A runtime over a planted backend that is selected, and another that is always fine.
+/// A runtime over a selected planted backend and a second one that always works.
 fn with_planted(planted: &Planted) -> Runtime {
     let steady = Planted::new("steady", Mood::Fine).with_rounds(6);
     let built = Runtime::builder().backends::<String>([]).backend(planted.shared()).backend(steady.shared());
@@ -205,13 +205,14 @@ fn a_backend_that_goes_bad_midway_is_left_within_20_calls() {
             runtime.settle();
             assert!(right, "{outcome:?}");
         }
-        // The other one is six times as slow.
+        // The other backend is six times slower.
         assert_eq!(run().0.expect("runs").backend, "planted", "{}", saxpy.explain(256));
         planted.set(mood);
         let mut wrong = 0;
         for _ in 0..20 {
             match run() {
-                // The limit was the caller's own, and is over: nothing is left to try another backend in.
+                // The deadline was the caller's and has expired: there is no time left to try
+                // another backend.
                 (Err(BackendError::Timeout { .. }), _) => assert_eq!(mood, Mood::Hangs),
                 (Err(error), _) => panic!("{mood:?}: {error}"),
                 (Ok(_), right) => wrong += usize::from(!right),
@@ -219,12 +220,13 @@ fn a_backend_that_goes_bad_midway_is_left_within_20_calls() {
         }
         let (report, right) = run();
         assert_eq!((report.expect("runs").backend, right), ("steady", true), "{mood:?}");
-        // A wrong result is only noticed by a check, and one is made every 16 calls at least; all else is noticed at once.
+        // Only a check notices a wrong result, and at least one call in 16 is checked; everything
+        // else is noticed at once.
         assert!(wrong == 0 || (mood == Mood::Lies && wrong < 16), "{mood:?}: {wrong} wrong results");
         let explained = saxpy.explain(256);
         let refused = explained.route.candidates.iter().find(|candidate| candidate.backend == "planted");
         let refused = refused.is_some_and(|candidate| candidate.refused.is_some());
-        // One that took too long is slow, and not refused for a limit that a caller chose.
+        // A timed-out backend counts as slow, and is not refused over a limit that a caller chose.
         assert_eq!(refused, mood != Mood::Hangs, "{mood:?}: {explained}");
     }
 }
@@ -234,7 +236,7 @@ fn under_allow_calls_longer_than_a_spot_check_are_never_wrong() {
     let planted = Planted::new("planted", Mood::Fine).with_capability();
     let runtime = with_planted(&planted);
     let saxpy = runtime.load(SAXPY).expect("loads");
-    // A spot check is on 64 elements, so that every call pays for one many times over.
+    // A spot check covers 64 elements, so that every call pays for one many times over.
     let x = vec![2.0f32; 4096];
     let run = || {
         let mut y = vec![1.0f32; 4096];
@@ -264,7 +266,7 @@ fn without_permission_a_failure_after_launch_is_the_callers() {
     let error =
         saxpy.call().bind("a", 2.0f32).bind("x", &x).bind("y", &mut y).run().expect_err("not retried");
     assert!(matches!(error, BackendError::DispatchFailed { .. }), "{error}");
-    // Where nothing is read and written, nothing can be lost, and the default falls back.
+    // Without read_write buffers nothing can be lost, and the default falls back.
     let copy =
         runtime.load("kernel copy(x: read f32[], z: output f32[]) { z[invocation.x] = x[invocation.x] }");
     let mut z = [0.0f32; 2];
@@ -274,7 +276,7 @@ fn without_permission_a_failure_after_launch_is_the_callers() {
 
 #[test]
 fn a_backend_that_is_wrong_for_one_program_is_never_routed_to_for_it() {
-    // It is the faster one, so only its wrong results speak against it.
+    // It is the faster backend, so only its wrong results count against it.
     let liar = Planted::new("a-liar", Mood::LiesFor("victim"));
     let slow = Planted::new("slow", Mood::Fine).with_capability().with_rounds(4);
     let built = Runtime::builder().backends::<String>([]).backend(liar.shared()).backend(slow.shared());
@@ -313,7 +315,8 @@ fn a_backend_that_slows_down_is_left() {
         run();
     }
     planted.set_rounds(12);
-    // Within 20 calls on a quiet machine, which the simulations show; where other work makes times differ, it takes longer.
+    // It takes at most 20 calls on a quiet machine, as the simulations show, and longer where other
+    // work adds noise.
     let left = (0..500).any(|_| run() == ("steady", Reason::Measured));
     assert!(left, "{}", routine.explain(4096));
 }
@@ -447,7 +450,7 @@ fn a_worker_carries_a_bundle_and_says_who_certified_it() {
     assert_eq!(taken.certified()[0].origin.as_deref(), Some("lab"));
     assert!(!there.path().join("pgo.toml").exists(), "a bundle that is carried is not kept");
 
-    // On another processor: nothing holds, and the worker certifies itself.
+    // On another processor the bundle does not apply, and the worker certifies itself.
     std::fs::remove_file(there.path().join("certificates.toml"))
         .expect("the certificate was used, so it is kept");
     bundle.certificates.certificates[0].key.device = "another processor".into();
@@ -455,7 +458,7 @@ fn a_worker_carries_a_bundle_and_says_who_certified_it() {
     let misfit = worker().build().expect("builds");
     let said = misfit.certified()[0].to_string();
     let device = misfit.certified()[0].device.clone();
-    let why = format!("certified here; \"lab\" has it for device another processor, not {device}");
+    let why = format!("certified here; \"lab\" certifies it for device another processor, not {device}");
     assert_eq!(said, format!("cpu on {device}: {why}"));
 
     for damage in ["", "not a table", "[certificates]\n"] {
@@ -538,7 +541,7 @@ fn a_batch_is_repeated_elsewhere_if_its_backend_fails() {
     assert_eq!(run(Fallback::Allow).expect("falls back"), (Some("steady"), 5.0, 7.0));
 }
 
-/// Polls a future until it is ready, parked in between: an executor for one future.
+/// A minimal executor: polls one future until it is ready, parked in between.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
@@ -587,7 +590,8 @@ fn a_pending_call_can_be_cancelled() {
     let endless = "kernel endless(x: read_write u32[]) { while x[0] == 0u32 { x[1] = x[1] + 1u32 } }";
     let (endless, saxpy) = (runtime.load(endless).expect("loads"), runtime.load(SAXPY).expect("loads"));
     let minutes = Duration::from_secs(600);
-    // Every thread of the pool is taken, so the last call waits, and is over as soon as it is cancelled.
+    // Every thread of the pool is busy, so the last call waits, and ends as soon as it is
+    // cancelled.
     let running: Vec<_> = (0..8)
         .map(|_| endless.start_with(vec![0u32; 2], move |call, x| call.bind("x", x).timeout(minutes)))
         .collect();
@@ -595,14 +599,14 @@ fn a_pending_call_can_be_cancelled() {
     waiting.cancel();
     let (_, outcome) = waiting.wait();
     assert!(matches!(outcome, Err(BackendError::Cancelled { .. })), "{outcome:?}");
-    // A call that runs is interrupted, and its memory comes back.
+    // A running call is interrupted, and its memory is returned.
     running.iter().for_each(vyre::Pending::cancel);
     for call in running {
         let (memory, outcome) = call.wait();
         assert_eq!(memory.len(), 2);
         assert!(matches!(outcome, Err(BackendError::Cancelled { .. })), "{outcome:?}");
     }
-    // Nobody is blamed for it.
+    // Cancelling does not count against a backend.
     assert!(endless.explain(2).to_string().contains("cpu"));
     let (mut x, mut y) = ([1.0f32; 8], [0.0f32; 8]);
     vyre::scope(|scope| {

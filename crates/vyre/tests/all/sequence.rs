@@ -11,7 +11,7 @@ use vyre_foundation::ir::Program;
 
 const ID: &str = "joining";
 
-/// The backend `cpu`, which takes eight dispatches at once and says how many it was given.
+/// The `cpu` backend, taking up to eight dispatches at once and recording how many it was given.
 struct Joining {
     cpu: Box<dyn VyreBackend>,
     state: Mutex<State>,
@@ -91,7 +91,7 @@ fn joining() -> (Runtime, Arc<Joining>) {
 }
 
 impl Joining {
-    /// How many dispatches the sequences since the last time had.
+    /// Number of dispatches in each sequence since the last call.
     fn joined(&self) -> Vec<usize> {
         std::mem::take(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner).joined)
     }
@@ -121,7 +121,7 @@ fn neighbours_run_as_one_where_the_device_can() {
     assert_eq!(x.read().expect("reads"), [191, 192]);
     run(1);
     assert_eq!(backend.joined(), [0; 0]);
-    // Routed calls run alone when the router looks around, and together else.
+    // Routed calls run alone when the router probes, and together otherwise.
     let mut together = 0;
     for _ in 0..40 {
         let mut sequence = runtime.sequence();
@@ -177,7 +177,7 @@ fn what_fails_as_one_runs_alone_only_if_its_memory_is_as_it_was() {
     backend.fail(2, trapped);
     assert!(matches!(run(), Err(BackendError::Trapped { code: 3, .. })));
     assert_eq!((x.read().expect("reads"), backend.joined()), (vec![7, 8], vec![4]));
-    // A launch that failed may have written to the buffer.
+    // A failed launch can have written to the buffer.
     backend.fail(0, BackendError::failed(ID, "as asked"));
     assert!(run().expect_err("told").to_string().contains("as asked"));
     assert_eq!(backend.joined(), [4]);
@@ -188,7 +188,7 @@ fn what_fails_as_one_runs_alone_only_if_its_memory_is_as_it_was() {
         sequence.extend(outputs.iter_mut().map(|y| copy.call().bind("x", &given).bind("y", y)));
         sequence.run().map(|reports| reports.len())
     };
-    // Until the router knows the kernel.
+    // Repeats until the router knows the kernel.
     while backend.joined().is_empty() {
         assert_eq!(routed(&mut outputs).expect("runs"), 4);
     }

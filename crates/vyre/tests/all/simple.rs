@@ -1,4 +1,4 @@
-//! Ready ops without ceremony, on slices and on buffers that stay on a device.
+//! Ready-made ops through the one-call interface, on slices and on resident buffers.
 
 use vyre::prelude::*;
 use vyre::{Matrix, MatrixMut};
@@ -109,11 +109,11 @@ fn what_does_not_fit_is_told() {
         assert!(message.contains(expected), "{message}");
     };
     check(runtime.dot(&[1.0, 2.0], &[1.0]).map(|_| ()), "x has 2 elements, and y 1");
-    check(runtime.scan(&[1, 2], &mut [0; 3]).map(|_| ()), "they are to be the same");
+    check(runtime.scan(&[1, 2], &mut [0; 3]).map(|_| ()), "the lengths must be equal");
     let bad = Matrix { elements: &[0.0; 5], rows: 2, columns: 3 };
     check(runtime.transpose(bad, &mut [0.0; 5]).map(|_| ()), "x is 2 by 3, and has 5 elements");
     let a = || Matrix { elements: &[0.0; 4], rows: 2, columns: 2 };
     let c = MatrixMut { elements: &mut [0.0; 2], rows: 2, columns: 1 };
-    check(runtime.matmul(a(), a(), c).map(|_| ()), "which is no product");
+    check(runtime.matmul(a(), a(), c).map(|_| ()), "which do not fit a product");
     check(runtime.histogram(&[1_u8], &mut vec![0; 5000]).map(|_| ()), "1024");
 }

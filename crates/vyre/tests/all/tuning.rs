@@ -1,5 +1,5 @@
-//! Tuned shapes and hot recompilation through the runtime: results stay the same, bad code is refused, winners that fail
-//! later are left.
+//! Tuned shapes and hot recompilation through the runtime: results stay the same, bad code is
+//! refused, and winners that fail later are dropped.
 
 use std::sync::Arc;
 use vyre::ir::Program;
@@ -15,7 +15,7 @@ const STEPS: &str = "kernel steps(x: read_write u32[]) workgroup 64 { region \"s
   x[i] = value
 } }";
 
-/// The interpreter, except that code in one way is bad.
+/// The interpreter, except that code compiled in one way is bad.
 struct Sly(fn(&DispatchConfig) -> Badness);
 
 enum Badness {
@@ -65,7 +65,7 @@ fn expected(x: &[u32], calls: usize) -> Vec<u32> {
     x
 }
 
-/// Calls the routine until its calls took long enough to make it hot.
+/// Calls the routine until it is hot.
 fn run_hot(runtime: &Runtime, routine: &Routine) -> Vec<String> {
     let start: Vec<u32> = (0..1000).collect();
     let mut x = start.clone();
@@ -74,7 +74,7 @@ fn run_hot(runtime: &Runtime, routine: &Routine) -> Vec<String> {
         time += routine.call().bind("x", &mut x).run().expect("runs").wall;
         calls += 1;
     }
-    // The look at its heat comes every so many calls.
+    // Hotness is checked once per fixed number of calls.
     for _ in 0..64 {
         routine.call().bind("x", &mut x).run().expect("runs");
         calls += 1;
@@ -109,11 +109,12 @@ fn a_bad_recompilation_is_refused() {
         .expect("the planted backend conforms");
     let routine = runtime.load(STEPS).expect("loads");
     let notes = run_hot(&runtime, &routine);
-    let refused = "sly: the expensive schedule is not used: output 0 is not what the default gives";
+    let refused = "sly: the expensive schedule is not used: output 0 differs from the default's";
     assert!(notes.iter().any(|note| note == refused), "{notes:?}");
 }
 
-/// What `n` rounds do depends on uniforms; with their values known, most of it is decided when it is compiled.
+/// The work of `n` rounds depends on uniforms; with their values known, most of it is decided at
+/// compile time.
 const SWITCHED: &str = "kernel switched(mode: u32 uniform, n: u32 uniform, x: read_write u32[]) workgroup 64 { region \"r\" {
   let i = invocation.x
   let value = x[i]
@@ -135,7 +136,8 @@ fn switched(mode: u32, n: u32, x: &mut [u32]) {
     }
 }
 
-/// Calls the routine with the same uniforms until it was compiled for them or refused, and gives what became of it.
+/// Calls the routine with the same uniforms until it is specialised for them or refused, and
+/// returns the notes.
 fn run_with_constant_uniforms(runtime: &Runtime, n: u32) -> Vec<String> {
     let routine = runtime.load(SWITCHED).expect("loads");
     let (mut x, mut expected): (Vec<u32>, Vec<u32>) = ((0..512).collect(), (0..512).collect());
@@ -153,7 +155,8 @@ fn run_with_constant_uniforms(runtime: &Runtime, n: u32) -> Vec<String> {
         }
     }
     runtime.settle();
-    // Calls with other values are not the special code's, and those with the usual ones still are.
+    // Calls with other values do not use the specialised code, and those with the usual values
+    // still do.
     for mode in [0, 2, 1, 0, 1, 3] {
         run(mode, n);
         run(mode, n + 1);
@@ -171,7 +174,7 @@ fn uniforms_that_stay_the_same_are_compiled_in_and_other_values_are_noticed() {
 
 #[test]
 fn special_code_that_is_wrong_is_refused() {
-    // A program without loads of its uniforms is the special one.
+    // The specialised program is the one that does not load its uniforms.
     let lies_when_special = Special;
     let runtime = Runtime::builder()
         .backends([] as [&str; 0])
@@ -181,11 +184,11 @@ fn special_code_that_is_wrong_is_refused() {
         .expect("the planted backend conforms");
     let notes = run_with_constant_uniforms(&runtime, 4);
     let refused =
-        "special: code for uniforms that stay the same is not used: output 0 is not what the default gives";
+        "special: code for uniforms that stay the same is not used: output 0 differs from the default's";
     assert!(notes.iter().any(|note| note == refused), "{notes:?}");
 }
 
-/// The interpreter, except that it lies about `switched` once its uniforms are no longer read.
+/// The interpreter, except that it is wrong for `switched` once its uniforms are no longer read.
 struct Special;
 
 impl VyreBackend for Special {
@@ -226,7 +229,7 @@ fn runtime_with(folder: &std::path::Path, sly: Sly) -> Runtime {
         .expect("the planted backend conforms")
 }
 
-/// A folder in which the table says that `STEPS` on 1000 elements runs best at the winner's shape.
+/// A folder whose table records the winner's shape as the best for `STEPS` on 1000 elements.
 fn tuned_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let program = text::parse(STEPS).expect("parses");
@@ -268,7 +271,7 @@ fn a_tuned_shape_that_fails_is_left_for_good() {
     let report = routine.call().bind("x", &mut x).run().expect("the default runs");
     assert_eq!(report.tuned, None);
     let notes = routine.explain(1000).code;
-    assert!(notes.iter().any(|note| note.contains("256x1x1 is out of use: as planted")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.contains("256x1x1 is no longer used: as planted")), "{notes:?}");
 }
 
 #[test]
@@ -282,7 +285,7 @@ fn a_size_is_tuned_in_the_background_when_asked_for() {
     }
     runtime.settle();
     let notes = routine.explain(100).code;
-    // Where calls take long, hot code and other sizes may have been tried as well.
+    // If calls take long, hot code and other sizes can have been tried as well.
     let is_outcome = |note: &&String| note.starts_with("sly at 100 elements: ") && !note.contains("resized");
     assert_eq!(notes.iter().filter(is_outcome).count(), 1, "{notes:?}");
     routine.call().bind("x", &mut x).tuning(Mode::On).run().expect("runs");
@@ -294,7 +297,8 @@ fn what_runs_slowly_is_resized_only_after_a_duel_and_never_twice() {
     let folder = tempfile::tempdir().expect("a folder");
     let runtime = runtime_with(folder.path(), Sly(|_| Badness::None));
     let routine = runtime.load(STEPS).expect("loads");
-    // The interpreter handles far less than an element per microsecond, which asks for larger workgroups.
+    // The interpreter processes far less than one element per microsecond, which calls for larger
+    // workgroups.
     let mut x: Vec<u32> = (0..200).collect();
     for _ in 0..64 {
         routine.call().bind("x", &mut x).tuning(Mode::On).run().expect("runs");

@@ -1,5 +1,5 @@
-//! A backend that conforms because it is the interpreter, and runs one program by doing nothing: what a call of that
-//! program costs is what the runtime costs.
+//! A backend that conforms because it is the interpreter, but runs one program as a no-op: the cost
+//! of calling that program is the cost of the runtime.
 
 use std::sync::Arc;
 use vyre::ir::Program;
@@ -7,12 +7,12 @@ use vyre_driver::{
     BackendError, Binding, CompiledPipeline, DispatchConfig, OutputBuffers, VyreBackend, registry,
 };
 
-/// Leaves `x` as it is, unless that starts with a number that nobody gives it.
+/// Leaves `x` unchanged, unless it starts with a number that no caller passes.
 pub(crate) const PROGRAM: &str = "kernel quiet(n: u32 uniform, a: read u32[], x: read_write u32[]) {
   if x[0] == 0xffffffff { x[invocation.x] = a[0] + n }
 }";
 
-/// The same, in Rust.
+/// The same kernel in Rust.
 #[vyre::kernel]
 pub(crate) fn quiet(n: u32, a: &[u32], x: &mut [u32]) {
     if x[0] == 0xffff_ffff {

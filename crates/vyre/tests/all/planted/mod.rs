@@ -1,6 +1,6 @@
-//! A backend that is the interpreter until it is told to misbehave.
+//! A backend that is the interpreter until told to misbehave.
 
-// Not every test needs every kind.
+// Not every test uses every kind.
 #![allow(dead_code)]
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -9,24 +9,24 @@ use std::time::{Duration, Instant};
 use vyre::ir::{DataType, Program};
 use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, FloatDepartures, VyreBackend};
 
-/// How a planted backend behaves.
+/// Behaviour of a planted backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     Fine,
     Fails,
     Hangs,
-    /// Hangs on inputs of fewer bytes.
+    /// Hangs on inputs with fewer bytes than this.
     HangsBelow(usize),
     Panics,
     LosesDevice,
     Lies,
-    /// Does nothing and says that it was done.
+    /// Does nothing and reports success.
     Idles,
-    /// Lies about the program of that name only.
+    /// Returns wrong results only for the program with this name.
     LiesFor(&'static str),
 }
 
-/// A handle on a planted backend; the runtime holds another.
+/// A handle to a planted backend; the runtime holds another.
 #[derive(Clone)]
 pub(crate) struct Planted(Arc<State>);
 
@@ -34,9 +34,9 @@ struct State {
     id: &'static str,
     capable: bool,
     mood: Mutex<Mood>,
-    /// How often it does all the work: how slow it is.
+    /// How often it repeats the work, which makes it slow.
     rounds: AtomicU32,
-    /// What its profile says of its floats.
+    /// Whether its profile allows contraction of floats.
     contracts: bool,
 }
 
@@ -46,13 +46,13 @@ impl Planted {
         Planted(Arc::new(State { id, capable: false, mood, rounds, contracts: false }))
     }
 
-    /// One whose device may be off by a unit in the last place, and is.
+    /// A backend whose device is allowed to be off by a unit in the last place, and is.
     pub(crate) fn contracting(id: &'static str) -> Planted {
         let (mood, rounds) = (Mutex::new(Mood::Fine), AtomicU32::new(1));
         Planted(Arc::new(State { id, capable: false, mood, rounds, contracts: true }))
     }
 
-    /// Selected before those without.
+    /// Makes it selected before backends without the capability.
     pub(crate) fn with_capability(self) -> Planted {
         let State { id, contracts, .. } = *self.0;
         let (mood, rounds) = (Mutex::new(self.mood()), AtomicU32::new(1));
@@ -151,7 +151,7 @@ impl VyreBackend for Planted {
             | Mood::LosesDevice => false,
         };
         if mood == Mood::Idles {
-            // Outputs stay as they are made, and what is read and written as it was given.
+            // Outputs stay zeroed, and read_write buffers stay as given.
             let given = program.buffers().iter().filter(|decl| decl.access.is_input());
             let mut inputs: Vec<_> = given.zip(inputs).collect();
             inputs.retain(|(decl, _)| decl.access.is_output());
@@ -166,7 +166,8 @@ impl VyreBackend for Planted {
             }
         }
         if self.0.contracts {
-            // One unit in the last place, as a product and a sum that are rounded once may differ.
+            // One unit in the last place, the possible difference when a product and a sum are
+            // rounded once.
             for (decl, output) in program.buffers().iter().filter(|d| d.access.is_output()).zip(&mut outputs)
             {
                 if decl.element == DataType::F32 {
