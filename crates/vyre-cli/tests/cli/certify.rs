@@ -50,7 +50,7 @@ fn bad_input() {
         (&["certify", &invalid], 3, "V001"),
         (&["certify", &saxpy, "--backend", "nope"], 2, "not linked"),
         (&["certify", &saxpy, "--sizes", "many"], 2, "not a count"),
-        (&["certify", &bare, "--sizes", "8"], 2, "`x` is given nothing"),
+        (&["certify", &bare, "--sizes", "8"], 2, "`x` has no input"),
     ]);
 }
 
