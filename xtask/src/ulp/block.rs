@@ -1,10 +1,10 @@
 //! Evaluates an expansion for a block of inputs at a time: one tight loop per step, which the
 //! compiler vectorises.
 //!
-//! A value is kept as its 32 bits per lane, `bool` as 0 or 1. Both sides of an `if` process all
-//! lanes; only the lanes selected by the condition write locals, and a side that no lane takes is
-//! skipped. The result is bit-identical to that of [`vyre_foundation::ops::eval`], which this
-//! module's tests check.
+//! A value is kept as the bits of one [`Word`] per lane: 32 for expansions of `f32`, 64 for those of
+//! `f64`; a `bool` is 0 or 1. Both sides of an `if` process all lanes; only the lanes selected by
+//! the condition write locals, and a side that no lane takes is skipped. The result is
+//! bit-identical to that of [`vyre_foundation::ops::eval`], which this module's tests check.
 
 use vyre_foundation::kernel::{LocalId, Operands, ValueId};
 use vyre_foundation::math::{Compute, Expansion, Step};
@@ -14,23 +14,49 @@ use vyre_foundation::types::{Value, ValueType};
 /// Number of inputs evaluated together; all values of a block fit in the second-level cache.
 pub(super) const LANES: usize = 512;
 
-type Lanes = [u32; LANES];
+type Lanes<W> = [W; LANES];
 
-const CANONICAL_NAN: u32 = 0x7FC0_0000;
+/// The storage of a lane: the low bits hold the value, in its own width.
+pub(super) trait Word: Copy + Default + Eq {
+    fn of(bits: u64) -> Self;
+    fn bits(self) -> u64;
 
-/// Storage for the values and locals of one expansion.
-pub(super) struct Block {
-    expansion: &'static Expansion,
-    values: Vec<Lanes>,
-    locals: Vec<Lanes>,
+    fn low(self) -> u32 {
+        self.bits() as u32
+    }
 }
 
-impl Block {
-    pub(super) fn new(expansion: &'static Expansion) -> Block {
+impl Word for u32 {
+    fn of(bits: u64) -> u32 {
+        bits as u32
+    }
+    fn bits(self) -> u64 {
+        self.into()
+    }
+}
+
+impl Word for u64 {
+    fn of(bits: u64) -> u64 {
+        bits
+    }
+    fn bits(self) -> u64 {
+        self
+    }
+}
+
+/// Storage for the values and locals of one expansion.
+pub(super) struct Block<W> {
+    expansion: &'static Expansion,
+    values: Vec<Lanes<W>>,
+    locals: Vec<Lanes<W>>,
+}
+
+impl<W: Word> Block<W> {
+    pub(super) fn new(expansion: &'static Expansion) -> Block<W> {
         let mut block = Block {
             expansion,
-            values: vec![[0; LANES]; expansion.values.len()],
-            locals: vec![[0; LANES]; expansion.locals.len()],
+            values: vec![[W::default(); LANES]; expansion.values.len()],
+            locals: vec![[W::default(); LANES]; expansion.locals.len()],
         };
         block.set_constants(&expansion.steps);
         block
@@ -41,7 +67,7 @@ impl Block {
         for step in steps {
             match step {
                 Step::Define(id, Compute::Const(value)) => {
-                    self.values[id.index()] = [value.to_bits() as u32; LANES]
+                    self.values[id.index()] = [W::of(value.to_bits()); LANES]
                 }
                 Step::Define(_, Compute::Get(_) | Compute::Op(..)) | Step::Set(..) => {}
                 Step::If { then, otherwise, .. } => {
@@ -53,18 +79,23 @@ impl Block {
     }
 
     /// Operand with this index, to be filled before [`Block::run`].
-    pub(super) fn input(&mut self, number: usize) -> &mut Lanes {
+    pub(super) fn input(&mut self, number: usize) -> &mut Lanes<W> {
         &mut self.values[self.expansion.parameters[number].index()]
     }
 
     /// Evaluates all lanes and returns the results' bits, with canonical NaNs.
-    pub(super) fn run(&mut self) -> Lanes {
+    pub(super) fn run(&mut self) -> Lanes<W> {
         let expansion = self.expansion;
-        self.steps(&expansion.steps, &[1; LANES]);
-        self.values[expansion.result.index()].map(canonical)
+        self.steps(&expansion.steps, &[W::of(1); LANES]);
+        let result = &self.values[expansion.result.index()];
+        match expansion.values[expansion.result.index()] {
+            ValueType::F64 => result.map(|x| W::of(canonical_f64(x.bits()))),
+            ValueType::F32 => result.map(|x| W::of(canonical(x.low()).into())),
+            ValueType::Bool | ValueType::U32 | ValueType::I32 | ValueType::U64 | ValueType::I64 => *result,
+        }
     }
 
-    fn steps(&mut self, steps: &[Step], mask: &Lanes) {
+    fn steps(&mut self, steps: &[Step], mask: &Lanes<W>) {
         for step in steps {
             match step {
                 Step::Define(_, Compute::Const(_)) => {}
@@ -73,12 +104,12 @@ impl Block {
                 Step::Set(local, value) => self.set(*local, *value, mask),
                 Step::If { condition, then, otherwise } => {
                     let condition = self.values[condition.index()];
-                    let mut taken = [0; LANES];
+                    let mut taken = [W::default(); LANES];
                     two(&mut taken, &condition, mask, |holds, on| holds & on);
-                    let mut left = [0; LANES];
+                    let mut left = [W::default(); LANES];
                     two(&mut left, &condition, mask, |holds, on| (1 - holds) & on);
                     for (side, lanes) in [(then, taken), (otherwise, left)] {
-                        if lanes.contains(&1) {
+                        if lanes.contains(&W::of(1)) {
                             self.steps(side, &lanes);
                         }
                     }
@@ -87,10 +118,10 @@ impl Block {
         }
     }
 
-    fn set(&mut self, LocalId(local): LocalId, value: ValueId, mask: &Lanes) {
+    fn set(&mut self, LocalId(local): LocalId, value: ValueId, mask: &Lanes<W>) {
         let value = &self.values[value.index()];
         for ((out, new), on) in self.locals[local as usize].iter_mut().zip(value).zip(mask) {
-            *out = if *on == 1 { *new } else { *out };
+            *out = if *on == W::of(1) { *new } else { *out };
         }
     }
 
@@ -106,10 +137,12 @@ impl Block {
             ValueType::U32 => unsigned(out, op, x, y),
             ValueType::I32 => signed(out, op, x, y),
             ValueType::Bool => logical(out, op, [x, y, z]),
-            ValueType::U64 | ValueType::I64 | ValueType::F64 => unreachable!("expansions keep to 32 bits"),
+            ValueType::F64 => float_wide(out, op, x, y),
+            ValueType::U64 => unsigned_wide(out, op, x, y),
+            ValueType::I64 => false,
         };
         if !done {
-            let typed: Vec<(ValueType, &Lanes)> =
+            let typed: Vec<(ValueType, &Lanes<W>)> =
                 operands.iter().map(|operand| (types[operand.index()], &before[operand.index()])).collect();
             lane_by_lane(out, op, &typed);
         }
@@ -117,33 +150,51 @@ impl Block {
 }
 
 /// Evaluates an op without a dedicated loop by its definition; correct for every op, but slow.
-fn lane_by_lane(out: &mut Lanes, op: Op, operands: &[(ValueType, &Lanes)]) {
+fn lane_by_lane<W: Word>(out: &mut Lanes<W>, op: Op, operands: &[(ValueType, &Lanes<W>)]) {
     for (lane, out) in out.iter_mut().enumerate() {
         let args: Vec<Value> =
-            operands.iter().map(|(ty, lanes)| Value::from_bits(*ty, lanes[lane].into())).collect();
+            operands.iter().map(|(ty, lanes)| Value::from_bits(*ty, lanes[lane].bits())).collect();
         let value = eval(op, &args).unwrap_or_else(|| unreachable!("validation checked the types"));
-        *out = value.to_bits() as u32;
+        *out = W::of(value.to_bits());
     }
 }
 
 fn canonical(bits: u32) -> u32 {
-    if bits & 0x7FFF_FFFF > 0x7F80_0000 { CANONICAL_NAN } else { bits }
+    if bits & 0x7FFF_FFFF > 0x7F80_0000 { 0x7FC0_0000 } else { bits }
 }
 
-fn one(out: &mut Lanes, x: &Lanes, f: impl Fn(u32) -> u32) {
+fn canonical_f64(bits: u64) -> u64 {
+    if bits & (u64::MAX >> 1) > 0x7FF0 << 48 { 0x7FF8 << 48 } else { bits }
+}
+
+/// Maps the low 32 bits of every lane.
+fn one<W: Word>(out: &mut Lanes<W>, x: &Lanes<W>, f: impl Fn(u32) -> u32) {
     for (out, x) in out.iter_mut().zip(x) {
-        *out = f(*x);
+        *out = W::of(f(x.low()).into());
     }
 }
 
-fn two(out: &mut Lanes, x: &Lanes, y: &Lanes, f: impl Fn(u32, u32) -> u32) {
+fn two<W: Word>(out: &mut Lanes<W>, x: &Lanes<W>, y: &Lanes<W>, f: impl Fn(u32, u32) -> u32) {
     for ((out, x), y) in out.iter_mut().zip(x).zip(y) {
-        *out = f(*x, *y);
+        *out = W::of(f(x.low(), y.low()).into());
+    }
+}
+
+/// Maps all bits of every lane.
+fn one_wide<W: Word>(out: &mut Lanes<W>, x: &Lanes<W>, f: impl Fn(u64) -> u64) {
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = W::of(f(x.bits()));
+    }
+}
+
+fn two_wide<W: Word>(out: &mut Lanes<W>, x: &Lanes<W>, y: &Lanes<W>, f: impl Fn(u64, u64) -> u64) {
+    for ((out, x), y) in out.iter_mut().zip(x).zip(y) {
+        *out = W::of(f(x.bits(), y.bits()));
     }
 }
 
 /// `f32` ops with a dedicated loop; returns `false` for the others.
-fn float(out: &mut Lanes, op: Op, x: &Lanes, y: &Lanes) -> bool {
+fn float<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
     let f = f32::from_bits;
     match op {
         Op::Add => two(out, x, y, |a, b| (f(a) + f(b)).to_bits()),
@@ -168,8 +219,54 @@ fn float(out: &mut Lanes, op: Op, x: &Lanes, y: &Lanes) -> bool {
     true
 }
 
+/// `f64` ops with a dedicated loop; returns `false` for the others.
+fn float_wide<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
+    const SIGN: u64 = 1 << 63;
+    let f = f64::from_bits;
+    match op {
+        Op::Add => two_wide(out, x, y, |a, b| (f(a) + f(b)).to_bits()),
+        Op::Sub => two_wide(out, x, y, |a, b| (f(a) - f(b)).to_bits()),
+        Op::Mul => two_wide(out, x, y, |a, b| (f(a) * f(b)).to_bits()),
+        Op::Div => two_wide(out, x, y, |a, b| (f(a) / f(b)).to_bits()),
+        Op::Neg => one_wide(out, x, |a| a ^ SIGN),
+        Op::Abs => one_wide(out, x, |a| a & !SIGN),
+        Op::Sqrt => one_wide(out, x, |a| f(a).sqrt().to_bits()),
+        Op::Trunc => one_wide(out, x, |a| f(a).trunc().to_bits()),
+        Op::Copysign => two_wide(out, x, y, |a, b| a & !SIGN | canonical_f64(b) & SIGN),
+        Op::IsNan => one_wide(out, x, |a| f(a).is_nan().into()),
+        Op::Eq => two_wide(out, x, y, |a, b| (f(a) == f(b)).into()),
+        Op::Ne => two_wide(out, x, y, |a, b| (f(a) != f(b)).into()),
+        Op::Lt => two_wide(out, x, y, |a, b| (f(a) < f(b)).into()),
+        Op::Le => two_wide(out, x, y, |a, b| (f(a) <= f(b)).into()),
+        Op::Gt => two_wide(out, x, y, |a, b| (f(a) > f(b)).into()),
+        Op::Ge => two_wide(out, x, y, |a, b| (f(a) >= f(b)).into()),
+        Op::BitsU64 | Op::BitsI64 => one_wide(out, x, canonical_f64),
+        _ => return false,
+    }
+    true
+}
+
+/// `u64` ops with a dedicated loop; returns `false` for the others.
+fn unsigned_wide<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
+    match op {
+        Op::Add => two_wide(out, x, y, u64::wrapping_add),
+        Op::Sub => two_wide(out, x, y, u64::wrapping_sub),
+        Op::Mul => two_wide(out, x, y, u64::wrapping_mul),
+        Op::And => two_wide(out, x, y, |a, b| a & b),
+        Op::Or => two_wide(out, x, y, |a, b| a | b),
+        Op::Xor => two_wide(out, x, y, |a, b| a ^ b),
+        Op::Shl => two_wide(out, x, y, |a, b| a.wrapping_shl(b as u32)),
+        Op::Shr => two_wide(out, x, y, |a, b| a.wrapping_shr(b as u32)),
+        Op::Eq => two_wide(out, x, y, |a, b| (a == b).into()),
+        Op::Lt => two_wide(out, x, y, |a, b| (a < b).into()),
+        Op::BitsF64 | Op::BitsI64 => *out = *x,
+        _ => return false,
+    }
+    true
+}
+
 /// `u32` ops with a dedicated loop; returns `false` for the others.
-fn unsigned(out: &mut Lanes, op: Op, x: &Lanes, y: &Lanes) -> bool {
+fn unsigned<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
     match op {
         Op::Add => two(out, x, y, u32::wrapping_add),
         Op::Sub => two(out, x, y, u32::wrapping_sub),
@@ -190,7 +287,7 @@ fn unsigned(out: &mut Lanes, op: Op, x: &Lanes, y: &Lanes) -> bool {
 }
 
 /// `i32` ops with a dedicated loop; returns `false` for the others.
-fn signed(out: &mut Lanes, op: Op, x: &Lanes, y: &Lanes) -> bool {
+fn signed<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
     match op {
         Op::Sub => two(out, x, y, u32::wrapping_sub),
         Op::Max => two(out, x, y, |a, b| (a as i32).max(b as i32) as u32),
@@ -204,14 +301,14 @@ fn signed(out: &mut Lanes, op: Op, x: &Lanes, y: &Lanes) -> bool {
 }
 
 /// Ops with a `bool` first operand and a dedicated loop; returns `false` for the others.
-fn logical(out: &mut Lanes, op: Op, [x, y, z]: [&Lanes; 3]) -> bool {
+fn logical<W: Word>(out: &mut Lanes<W>, op: Op, [x, y, z]: [&Lanes<W>; 3]) -> bool {
     match op {
         Op::And => two(out, x, y, |a, b| a & b),
         Op::Or => two(out, x, y, |a, b| a | b),
         Op::Not => one(out, x, |a| a ^ 1),
         Op::Select => {
             for (((out, x), y), z) in out.iter_mut().zip(x).zip(y).zip(z) {
-                *out = if *x == 1 { *y } else { *z };
+                *out = if *x == W::of(1) { *y } else { *z };
             }
         }
         _ => return false,

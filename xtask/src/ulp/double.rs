@@ -6,6 +6,7 @@
 //! digits, so that an error measured with them is right to 2^-37 of a unit in the last place.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
+use std::sync::LazyLock;
 
 /// Number as `high + low`, with `low` at most half a unit in the last place of `high`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -46,6 +47,14 @@ const TWO_OVER_PI: [u64; 20] = [
     0x5603_3046_fc7b_6bab,
     0xf0cf_bc20_9af4_361d,
 ];
+
+/// 1/k, for the terms of series: a product takes a fifth of the time of a quotient.
+static RECIPROCALS: LazyLock<[Double; 1024]> =
+    LazyLock::new(|| std::array::from_fn(|k| Double::ONE / (k as f64).into()));
+
+fn reciprocal(k: usize) -> Double {
+    RECIPROCALS[k]
+}
 
 /// `x + y` for |x| >= |y|, or x = 0.
 fn quick_sum(x: f64, y: f64) -> Double {
@@ -141,7 +150,7 @@ impl Double {
     fn exp_m1_series(self) -> Double {
         let (mut term, mut total) = (self, self);
         for k in 2..16 {
-            term = term * self / f64::from(k).into();
+            term = term * self * reciprocal(k);
             total = total + term;
         }
         total
@@ -209,9 +218,9 @@ impl Double {
         let (mut sine, mut versine) = (Double::from(0.0), Double::from(0.0));
         let (mut term, mut k) = (Double::ONE, 1);
         while k < 24 {
-            term = term / f64::from(k).into();
+            term = term * reciprocal(k);
             sine = if k % 4 == 1 { sine + term } else { sine - term };
-            term = term * square / f64::from(k + 1).into();
+            term = term * square * reciprocal(k + 1);
             versine = if k % 4 == 1 { versine + term } else { versine - term };
             k += 2;
         }
@@ -307,7 +316,7 @@ fn erf(x: f64) -> Double {
     let (mut term, mut total) = (x, x);
     let mut k = 1;
     while term.high.abs() > total.high.abs() * 1e-34 {
-        term = term * (square + square) / f64::from(2 * k + 1).into();
+        term = term * (square + square) * reciprocal(2 * k + 1);
         total = total + term;
         k += 1;
     }

@@ -239,7 +239,7 @@ struct Sweep {
     op: Op,
     reference: Reference,
     stride: u64,
-    block: Block,
+    block: Block<u32>,
     tally: Tally,
 }
 

@@ -4,7 +4,7 @@
 use super::block::{Block, LANES};
 use super::hard_cases::hard_cases;
 use super::record::{Record, docs};
-use super::{expanded, measure, sample};
+use super::{expanded, measure, sample, wide};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 use vyre_foundation::math;
 use vyre_foundation::ops::{Op, eval};
@@ -154,7 +154,7 @@ fn inputs(op: Op, count: u64) -> Vec<[u32; 2]> {
 /// Results of the sweep's block evaluation.
 fn by_block(op: Op, inputs: &[[u32; 2]]) -> Vec<u32> {
     let expansion = math::expansion(op, ValueType::F32).expect("the op has an expansion");
-    let mut block = Block::new(expansion);
+    let mut block = Block::<u32>::new(expansion);
     let mut results = Vec::with_capacity(inputs.len());
     for chunk in inputs.chunks(LANES) {
         for number in 0..expansion.parameters.len() {
@@ -175,6 +175,25 @@ fn blocks_give_what_the_evaluator_gives() {
             let args = input.map(|bits| Value::F32(f32::from_bits(bits)));
             let expected = eval(op, &args[..op.row().signature.arity()]);
             assert_eq!(expected, Some(Value::F32(f32::from_bits(got))), "{op:?} of {args:?}");
+        }
+    }
+}
+
+#[test]
+fn blocks_of_f64_give_what_the_evaluator_gives() {
+    for op in expanded() {
+        let expansion = math::expansion(op, ValueType::F64).expect("the op has an expansion");
+        let mut block = Block::<u64>::new(expansion);
+        for start in (0..5_000).step_by(LANES) {
+            let points: [[f64; 2]; LANES] = std::array::from_fn(|lane| wide::point(op, start + lane as u64));
+            for number in 0..expansion.parameters.len() {
+                *block.input(number) = points.map(|point| point[number].to_bits());
+            }
+            for (point, got) in points.into_iter().zip(block.run()) {
+                let args = point.map(Value::F64);
+                let expected = eval(op, &args[..op.row().signature.arity()]);
+                assert_eq!(expected, Some(Value::F64(f64::from_bits(got))), "{op:?} of {args:?}");
+            }
         }
     }
 }

@@ -1,17 +1,19 @@
 //! Errors of the `f64` functions, at points spread over all exponents and over each function's
 //! interesting range.
 //!
-//! The evaluator runs the op's expansion, and [`super::double`] gives the true value. Points where
+//! A [`Block`] runs the op's expansion, and [`super::double`] gives the true value. Points where
 //! a function is at a limit (an overflow, a NaN) have no true value to compare with; the tests of
 //! the op table cover those.
 
+use super::block::{Block, LANES};
 use super::double::{self, Double};
 use super::hard_cases::hard_cases;
 use super::sample::Random;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
+use vyre_foundation::math;
 use vyre_foundation::ops::{Op, eval};
-use vyre_foundation::types::Value;
+use vyre_foundation::types::{Value, ValueType};
 
 /// Result over a set of points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -26,12 +28,14 @@ impl WideTally {
     /// Result at the function's known hard cases.
     pub(super) fn of_hard_cases(op: Op) -> WideTally {
         let mut tally = WideTally::default();
-        hard_cases(op).for_each(|case| tally.add(error_at(op, case.x, 0.0)));
+        for case in hard_cases(op) {
+            let Some(error) = error_at(op, case.x, 0.0) else { continue };
+            tally.add(error, [case.x.to_bits(), 0]);
+        }
         tally
     }
 
-    fn add(&mut self, found: Option<(f64, [u64; 2])>) {
-        let Some((error, at)) = found else { return };
+    fn add(&mut self, error: f64, at: [u64; 2]) {
         self.join(WideTally { inputs: 1, nearest: u64::from(error <= 0.5), error, at });
     }
 
@@ -47,11 +51,27 @@ impl WideTally {
 /// Measures the points of a function with these numbers, which are the same in every run.
 pub(super) fn measure(op: Op, numbers: Range<u64>, threads: usize) -> WideTally {
     let threads = threads.max(1) as u64;
+    let Some(expansion) = math::expansion(op, ValueType::F64) else {
+        unreachable!("{op:?} has no expansion")
+    };
+    let unary = op.row().signature.arity() == 1;
     let part = |first: u64| {
         let mut tally = WideTally::default();
-        for number in (numbers.start + first..numbers.end).step_by(threads as usize) {
-            let [x, y] = point(op, number);
-            tally.add(error_at(op, x, y));
+        let mut block = Block::<u64>::new(expansion);
+        let starts = (numbers.start..numbers.end).step_by(LANES);
+        for start in starts.skip(first as usize).step_by(threads as usize) {
+            let points: [[f64; 2]; LANES] = std::array::from_fn(|lane| point(op, start + lane as u64));
+            *block.input(0) = points.map(|[x, _]| x.to_bits());
+            if !unary {
+                *block.input(1) = points.map(|[_, y]| y.to_bits());
+            }
+            let results = block.run();
+            let count = LANES.min((numbers.end - start) as usize);
+            for (&[x, y], result) in points[..count].iter().zip(results) {
+                let Some(exact) = exact_at(op, x, y) else { continue };
+                let error = error_in_ulp(f64::from_bits(result), exact);
+                tally.add(error, [x.to_bits(), if unary { 0 } else { y.to_bits() }]);
+            }
         }
         tally
     };
@@ -64,21 +84,24 @@ pub(super) fn measure(op: Op, numbers: Range<u64>, threads: usize) -> WideTally 
     all
 }
 
-/// Error at a point and the point's bits; `None` without a true value to compare with.
-pub(super) fn error_at(op: Op, x: f64, y: f64) -> Option<(f64, [u64; 2])> {
+/// Error at a point by the evaluator; `None` without a true value to compare with.
+fn error_at(op: Op, x: f64, y: f64) -> Option<f64> {
+    let exact = exact_at(op, x, y)?;
+    let args = [Value::F64(x), Value::F64(y)];
+    let Some(Value::F64(got)) = eval(op, &args[..op.row().signature.arity()]) else { return None };
+    Some(error_in_ulp(got, exact))
+}
+
+/// True value at a point, if there is one to compare with.
+pub(super) fn exact_at(op: Op, x: f64, y: f64) -> Option<Double> {
     if !x.is_finite() || !y.is_finite() || x == 0.0 {
         return None;
     }
-    let unary = op.row().signature.arity() == 1;
     let name = op.row().name;
+    let unary = op.row().signature.arity() == 1;
     let exact = if unary { double::unary(name, x) } else { double::binary(name, x, y) }?;
-    let args = [Value::F64(x), Value::F64(y)];
-    let Some(Value::F64(got)) = eval(op, &args[..op.row().signature.arity()]) else { return None };
     // Near the ends of the range the low part of the true value is itself truncated.
-    if !(1e-280..1e300).contains(&exact.high.abs()) {
-        return None;
-    }
-    Some((error_in_ulp(got, exact), [x.to_bits(), if unary { 0 } else { y.to_bits() }]))
+    (1e-280..1e300).contains(&exact.high.abs()).then_some(exact)
 }
 
 /// Error in units in the last place at `exact`, a normal number.
