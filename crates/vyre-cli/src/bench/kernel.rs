@@ -63,7 +63,7 @@ pub(crate) fn of_user(name: &'static str, source: &str) -> Result<Kernel, Ending
 }
 
 /// Loads a kernel from a file. Options on the command line override those in the file.
-pub(crate) fn of_file(file: &Path, native: Option<&PathBuf>, given: &Conditions) -> Result<Kernel, Ending> {
+pub(crate) fn of_file(file: &Path, native: &[PathBuf], given: &Conditions) -> Result<Kernel, Ending> {
     let bytes = files::read(file)?;
     let own = conditions(&String::from_utf8_lossy(&bytes))?;
     let inputs = if given.inputs.is_empty() { own.inputs } else { given.inputs.clone() };
@@ -71,7 +71,8 @@ pub(crate) fn of_file(file: &Path, native: Option<&PathBuf>, given: &Conditions)
     let conditions = Conditions { inputs, set, within: given.within.or(own.within) };
     let loaded = of_bytes(file.display().to_string(), bytes, &conditions.set)?;
     let name = file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
-    Kernel::new(name, loaded, &conditions, native.cloned().map(Native::File))
+    let native = (!native.is_empty()).then(|| Native::Files(native.to_vec()));
+    Kernel::new(name, loaded, &conditions, native)
 }
 
 /// Parses the `// bench` line of a file.

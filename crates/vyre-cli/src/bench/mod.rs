@@ -66,9 +66,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE.vyre", conflicts_with = "only")]
     kernel: Option<PathBuf>,
     /// Compare with this C file, whose `void run(void *const *data, const size_t *count)` gets the
-    /// kernel's parameters in order
+    /// kernel's parameters in order; repeatable, for objects and libraries to link with it
     #[arg(long, value_name = "FILE.c", requires = "kernel")]
-    c: Option<PathBuf>,
+    c: Vec<PathBuf>,
     #[command(flatten)]
     conditions: kernel::Conditions,
     /// Measure only these backends [default: all linked backends]
@@ -178,7 +178,7 @@ impl Source {
 /// Selects the rows that the arguments ask for.
 fn rows(arguments: &Arguments) -> Result<Vec<Source>, Ending> {
     if let Some(file) = &arguments.kernel {
-        let kernel = kernel::of_file(file, arguments.c.as_ref(), &arguments.conditions)?;
+        let kernel = kernel::of_file(file, &arguments.c, &arguments.conditions)?;
         return Ok(vec![Source::Given(Box::new(kernel))]);
     }
     if !arguments.conditions.is_empty() {

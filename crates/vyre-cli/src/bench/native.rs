@@ -47,8 +47,8 @@ const FLAGS: &[&str] = &["-O3", "-march=native", "-ffp-contract=off", "-fopenmp"
 pub(crate) enum Native {
     /// Name of a built-in peer.
     BuiltIn(String),
-    /// File supplied by the user.
-    File(PathBuf),
+    /// The user's C file, and objects or libraries to link with it.
+    Files(Vec<PathBuf>),
 }
 
 /// Compiled peers, in a temporary folder that is removed on drop.
@@ -76,9 +76,9 @@ impl Peers {
 
     /// Compiles a peer unless its executable exists already.
     fn compile(&self, native: &Native) -> Result<PathBuf, String> {
-        let (program, source) = match native {
-            Native::BuiltIn(name) => (self.folder.join(name), self.folder.join(format!("{name}.c"))),
-            Native::File(path) => (self.folder.join("given"), path.clone()),
+        let (program, sources) = match native {
+            Native::BuiltIn(name) => (self.folder.join(name), vec![self.folder.join(format!("{name}.c"))]),
+            Native::Files(paths) => (self.folder.join("given"), paths.clone()),
         };
         if program.exists() {
             return Ok(program);
@@ -86,7 +86,9 @@ impl Peers {
         let made = Command::new("cc")
             .args(FLAGS)
             .arg("-I")
-            .args([&self.folder, &source, &self.folder.join("harness.c"), Path::new("-o"), &program])
+            .args([&self.folder, &self.folder.join("harness.c")])
+            .args(&sources)
+            .args([Path::new("-o"), &program])
             .arg("-lm")
             .output()
             .map_err(|error| format!("cc: {error}"))?;
@@ -94,7 +96,8 @@ impl Peers {
             return Ok(program);
         }
         let said = String::from_utf8_lossy(&made.stderr);
-        Err(format!("the compiler refused {}:\n{}", source.display(), said.trim()))
+        let names: Vec<String> = sources.iter().map(|source| source.display().to_string()).collect();
+        Err(format!("the compiler refused {}:\n{}", names.join(", "), said.trim()))
     }
 
     /// Compiles and starts a native peer.

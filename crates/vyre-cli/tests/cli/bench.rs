@@ -41,6 +41,9 @@ fn anybodys_kernel_is_measured_beside_anybodys_c() {
     let right = bench.file("right.c", IN_C.replace("FACTOR", "2"));
     let (out, _) = bench.check(&[&row[..], &["--c", &right]].concat(), 0);
     assert!(out.contains("| double ") && out.contains("cpu / C"), "{out}");
+    let (caller, factor) = (IN_C.replace("FACTOR", "factor()"), "unsigned factor(void) { return 2; }");
+    let caller = bench.file("caller.c", format!("unsigned factor(void);\n{caller}"));
+    bench.check(&[&row[..], &["--c", &caller, "--c", &bench.file("factor.c", factor)]].concat(), 0);
     bench.check(&[&row[..], &["--in", "x=1,2,3"]].concat(), 0);
     let wrong = bench.file("wrong.c", IN_C.replace("FACTOR", "3"));
     let (out, _) = bench.check(&[&row[..], &["--c", &wrong]].concat(), 1);
