@@ -81,6 +81,7 @@ fn conform(programs: u64, seed: u64) -> Result<(), String> {
         ("cpu", Some(("VYRE_CPU_LANES", "16")), 5),
         ("cpu", Some(("VYRE_CPU_LANES", "1")), 1),
         ("cpu", Some(("VYRE_CPU_PAST_CACHES", "always")), 1),
+        ("cpu", Some(("VYRE_CPU", "avx2")), 2),
         ("cpu", Some(("VYRE_CPU", "cranelift")), 2),
         ("wgpu", None, 0),
         ("opencl", None, 0),

@@ -331,6 +331,9 @@ impl Translator<'_> {
             Op::ShiftLeftEach | Op::ShiftRightEach | Op::ShiftRightSignedEach => {
                 unreachable!("Cranelift shifts all lanes alike")
             }
+            Op::RotateLeft(_) | Op::RotateLeftEach | Op::RotateRightEach => {
+                unreachable!("only AVX-512 rotates lanes")
+            }
             Op::Div { signed: true } => self.cursor.ins().sdiv(a, b),
             Op::Div { signed: false } => self.cursor.ins().udiv(a, b),
             Op::Rem { signed: true } => self.cursor.ins().srem(a, b),

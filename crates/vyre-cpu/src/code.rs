@@ -8,6 +8,7 @@ use crate::forward::forward;
 use crate::host::{executable, host};
 use crate::lower::lower;
 use crate::perf_map;
+use crate::piece::Machine;
 #[cfg(debug_assertions)]
 use crate::piece::verify;
 use crate::pressure::fits_registers;
@@ -55,15 +56,15 @@ pub(crate) fn compile(
     past_caches: &[bool],
 ) -> Result<Code, String> {
     let host = host()?;
-    let piece_bytes = host.compiler.piece_bytes();
-    let vector_code = vector_form(kernel, workgroup, effort, piece_bytes);
+    let machine = host.compiler.machine();
+    let vector_code = vector_form(kernel, workgroup, effort, machine);
     let Some(layout) = Layout::new(kernel, &vector_code, workgroup) else {
         return Err("the workgroup's private memory takes more than 1 GiB".into());
     };
-    let function = emit(kernel, &vector_code, &layout, piece_bytes, past_caches);
+    let function = emit(kernel, &vector_code, &layout, machine, past_caches);
     #[cfg(debug_assertions)]
     verify(&function).unwrap_or_else(|wrong| panic!("{wrong}"));
-    let quick = host.compiler.compile(&function, allocation(&vector_code, effort, piece_bytes));
+    let quick = host.compiler.compile(&function, allocation(&vector_code, effort, machine));
     // Single-pass allocation gives every value a stack slot, which can exceed the frame limit.
     let machine_code = quick.or_else(|_| host.compiler.compile(&function, effort))?;
     let memory = executable(&machine_code).map_err(|error| format!("no memory for code: {error}"))?;
@@ -75,8 +76,8 @@ pub(crate) fn compile(
 /// Effort for register allocation. Where far more values are live than there are registers, nearly
 /// all of them spill regardless, and the search for the best few takes time quadratic in their
 /// number.
-fn allocation(code: &VectorCode, effort: Effort, piece_bytes: u32) -> Effort {
-    if fits_registers(code, piece_bytes, CROWDED) { effort } else { Effort::Quick }
+fn allocation(code: &VectorCode, effort: Effort, machine: Machine) -> Effort {
+    if fits_registers(code, machine, CROWDED) { effort } else { Effort::Quick }
 }
 
 /// Multiple of the register count. 400 values take 0.3 s to allocate, 1,500 take 5 s, or 0.1 s in a
@@ -89,7 +90,7 @@ pub(crate) fn in_vectors(
     workgroup: [u32; 3],
     effort: Effort,
 ) -> Result<VectorCode, String> {
-    Ok(vector_form(kernel, workgroup, effort, host()?.compiler.piece_bytes()))
+    Ok(vector_form(kernel, workgroup, effort, host()?.compiler.machine()))
 }
 
 /// Lowers a kernel to vector form and schedules it.
@@ -97,13 +98,13 @@ pub(crate) fn vector_form(
     kernel: &KernelBody,
     workgroup: [u32; 3],
     effort: Effort,
-    piece_bytes: u32,
+    machine: Machine,
 ) -> VectorCode {
-    let mut code = in_lanes(kernel, workgroup, effort, piece_bytes);
+    let mut code = in_lanes(kernel, workgroup, effort, machine);
     forward(&mut code);
     join_fields(&mut code);
     if effort == Effort::Full {
-        interleave(&mut code, kernel, piece_bytes);
+        interleave(&mut code, kernel, machine);
     }
     code
 }
@@ -122,7 +123,7 @@ pub(crate) fn vector_form(
 ///   live that most of them would spill;
 /// - double, if the default vector is several pieces, all values fit the registers and lanes do not
 ///   leave loops one by one.
-fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_bytes: u32) -> VectorCode {
+fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, machine: Machine) -> VectorCode {
     let count: u64 = workgroup.iter().map(|&n| u64::from(n)).product();
     if count == 1 && !kernel.shape_free && !kernel.needs.subgroups && kernel.arrays.is_empty() {
         return lower(&alone(kernel), 1, workgroup, effort);
@@ -141,14 +142,14 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, piece_byte
     if told.is_some() {
         return twice();
     }
-    let is_one_piece = 4 * LANES <= piece_bytes;
+    let is_one_piece = 4 * LANES <= machine.piece_bytes;
     let (longest, bearable) = if is_one_piece { (4 * LONG, 3) } else { (LONG, 1) };
     let may_pay = effort == Effort::Full
         && statements(&kernel.body) <= longest
         && !(if is_one_piece { has_atomics(&kernel.body) } else { has_open_loops(&kernel.body) });
     if may_pay {
         let wide = twice();
-        if fits_registers(&wide, piece_bytes, bearable) {
+        if fits_registers(&wide, machine, bearable) {
             return wide;
         }
     }

@@ -1,5 +1,5 @@
-//! Selection of the code generator for this processor: `x64` if supported, else Cranelift if it is
-//! built in.
+//! Selection of the code generator for this processor: `x64` if supported, with AVX-512 or else
+//! AVX2; else Cranelift if it is built in.
 //!
 //! Cranelift is always built in for targets that `x64` does not support, and for the others with
 //! the feature `cranelift`.
@@ -7,7 +7,7 @@
 #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
 use crate::clif;
 use crate::effort::Effort;
-use crate::piece::Function;
+use crate::piece::{Function, Machine};
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 use crate::x64;
 
@@ -15,7 +15,11 @@ pub(crate) enum Compiler {
     #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
     Cranelift(Box<clif::Compiler>),
     #[cfg(all(target_arch = "x86_64", not(windows)))]
-    X64,
+    X64 {
+        machine: Machine,
+        /// Why a processor with AVX-512 is used as one with AVX2.
+        rejected: Option<String>,
+    },
 }
 
 impl Compiler {
@@ -26,7 +30,11 @@ impl Compiler {
                 Compiler::cranelift().map_err(|reason| format!("VYRE_CPU is `cranelift`: {reason}"))
             }
             Ok("x64") => Compiler::x64().map_err(|reason| format!("VYRE_CPU is `x64`: {reason}")),
-            Ok(other) => Err(format!("VYRE_CPU is `{other}`, which is neither `x64` nor `cranelift`")),
+            Ok("avx2") => Compiler::avx2(None).map_err(|reason| format!("VYRE_CPU is `avx2`: {reason}")),
+            Ok("avx512") => Compiler::avx512().map_err(|reason| format!("VYRE_CPU is `avx512`: {reason}")),
+            Ok(other) => Err(format!(
+                "VYRE_CPU is `{other}`, which is none of `x64`, `avx2`, `avx512` and `cranelift`"
+            )),
             Err(_) => Compiler::x64()
                 .or_else(|lacks| Compiler::cranelift().map_err(|reason| format!("{lacks}; {reason}"))),
         }
@@ -42,10 +50,28 @@ impl Compiler {
         Err("the feature `cranelift`, for processors without AVX2, is not built in".into())
     }
 
+    /// Creates the best that `x64` has for this processor.
     #[cfg(all(target_arch = "x86_64", not(windows)))]
     fn x64() -> Result<Compiler, String> {
-        match x64::missing() {
-            None => Ok(Compiler::X64),
+        match x64::missing(x64::AVX512) {
+            None => Compiler::avx512().or_else(|reason| Compiler::avx2(Some(reason))),
+            Some(_) => Compiler::avx2(None),
+        }
+    }
+
+    #[cfg(all(target_arch = "x86_64", not(windows)))]
+    fn avx2(rejected: Option<String>) -> Result<Compiler, String> {
+        match x64::missing(x64::AVX2) {
+            None => Ok(Compiler::X64 { machine: x64::AVX2, rejected }),
+            Some(feature) => Err(format!("this processor lacks {feature}")),
+        }
+    }
+
+    /// AVX-512 is used only if a check of its instructions on this processor passes.
+    #[cfg(all(target_arch = "x86_64", not(windows)))]
+    fn avx512() -> Result<Compiler, String> {
+        match x64::missing(x64::AVX512) {
+            None => x64::check().map(|()| Compiler::X64 { machine: x64::AVX512, rejected: None }),
             Some(feature) => Err(format!("this processor lacks {feature}")),
         }
     }
@@ -55,14 +81,37 @@ impl Compiler {
         Err("x64 is not available on this target".into())
     }
 
-    /// Bytes of a piece.
-    pub(crate) fn piece_bytes(&self) -> u32 {
+    #[cfg(not(all(target_arch = "x86_64", not(windows))))]
+    fn avx2(_: Option<String>) -> Result<Compiler, String> {
+        Compiler::x64()
+    }
+
+    #[cfg(not(all(target_arch = "x86_64", not(windows))))]
+    fn avx512() -> Result<Compiler, String> {
+        Compiler::x64()
+    }
+
+    pub(crate) fn machine(&self) -> Machine {
         match self {
             #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
-            Compiler::Cranelift(_) => clif::PIECE_BYTES,
+            Compiler::Cranelift(_) => Machine::new(clif::PIECE_BYTES),
             #[cfg(all(target_arch = "x86_64", not(windows)))]
-            Compiler::X64 => x64::PIECE_BYTES,
+            Compiler::X64 { machine, .. } => *machine,
         }
+    }
+
+    /// Names the vectors that kernels run in.
+    pub(crate) fn vectors(&self) -> String {
+        let machine = self.machine();
+        let instructions = if machine.avx512 { " of AVX-512" } else { "" };
+        let rejected = match self {
+            #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
+            Compiler::Cranelift(_) => None,
+            #[cfg(all(target_arch = "x86_64", not(windows)))]
+            Compiler::X64 { rejected, .. } => rejected.as_ref(),
+        };
+        let rejected = rejected.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        format!("{}-bit vectors{instructions}{rejected}", 8 * machine.piece_bytes)
     }
 
     pub(crate) fn compile(&self, function: &Function, effort: Effort) -> Result<Vec<u8>, String> {
@@ -70,7 +119,7 @@ impl Compiler {
             #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
             Compiler::Cranelift(compiler) => compiler.compile(function, effort),
             #[cfg(all(target_arch = "x86_64", not(windows)))]
-            Compiler::X64 => x64::compile(function, effort),
+            Compiler::X64 { .. } => x64::compile(function, effort),
         }
     }
 
@@ -80,7 +129,7 @@ impl Compiler {
             #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
             Compiler::Cranelift(compiler) => compiler.caller_code(),
             #[cfg(all(target_arch = "x86_64", not(windows)))]
-            Compiler::X64 => Ok(x64::caller_code()),
+            Compiler::X64 { machine, .. } => Ok(x64::caller_code(*machine)),
         }
     }
 }

@@ -21,9 +21,9 @@ pub(crate) fn host() -> Result<&'static Host, String> {
     HOST.as_ref().map_err(Clone::clone)
 }
 
-/// Bits of the vectors that kernels run in.
-pub(crate) fn vector_bits() -> u32 {
-    host().map_or(0, |host| 8 * host.compiler.piece_bytes())
+/// Names the vectors that kernels run in.
+pub(crate) fn vectors() -> String {
+    host().map_or("no vectors".into(), |host| host.compiler.vectors())
 }
 
 /// Address of the trampoline through which kernels call routines.

@@ -3,7 +3,7 @@
 //! The bandwidth is measured once per process, on a separate thread and after a delay, so that no
 //! first result waits for it; until then it is unknown.
 
-use crate::host::vector_bits;
+use crate::host::vectors;
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::sync::{LazyLock, OnceLock};
@@ -15,7 +15,7 @@ pub(crate) fn name() -> &'static str {
     static NAME: LazyLock<String> = LazyLock::new(|| {
         let mut name = processor().unwrap_or_else(|| "host processor".into());
         // If a part cannot be written, the name omits it.
-        let _ = write!(name, ", {}-bit vectors", vector_bits());
+        let _ = write!(name, ", {}", vectors());
         for level in 1..=3 {
             if let Some(size) = cache(level) {
                 let _ = write!(name, ", L{level} {size}");
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_machine_has_a_name_and_a_bandwidth() {
-        assert!(name().contains(&format!("{}-bit vectors", vector_bits())));
+        assert!(name().contains("-bit vectors"));
         assert!(measured() > 0);
     }
 }

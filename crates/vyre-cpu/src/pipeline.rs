@@ -10,6 +10,7 @@ use crate::context::{BufferEntry, CANCELLED, Context, DONE, TRAPPED};
 use crate::costs::{COSTS, Choice, Help, Learnt, Taken, now};
 use crate::effort::Effort;
 use crate::emit::SharedBuffer;
+use crate::piece::Machine;
 use crate::pool::{share, thread_count};
 use crate::routines::Lanes;
 use crate::streams::{goes_past, only_written};
@@ -219,7 +220,7 @@ pub fn vector_listing_for(
     register_bytes: u32,
 ) -> Result<String, BackendError> {
     let (legal, form) = legal_form(program, config)?;
-    Ok(vector_form(&legal, form.workgroup, effort(form), register_bytes).to_string())
+    Ok(vector_form(&legal, form.workgroup, effort(form), Machine::new(register_bytes)).to_string())
 }
 
 /// Returns the legalised kernel of a program and its vector form.

@@ -7,20 +7,21 @@
 //! complete others do not count, and code outside the loops of a vector of invocations counts less:
 //! it runs once while they run often.
 
+use crate::piece::Machine;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Var, VectorCode};
 
-/// Minimum number of vector registers of any machine, less two for intermediate results.
-const REGISTERS: usize = 14;
+/// Vector registers that intermediate results take.
+const TAKEN: usize = 2;
 
-/// Acceptable pressure where code runs once: some values then spill once.
-const ONCE: usize = 2 * REGISTERS;
+/// Acceptable pressure where code runs once, as a multiple of the registers: some values then spill
+/// once.
+const ONCE: usize = 2;
 
-/// Whether the kernel's values, in pieces of `piece_bytes`, fit `times` times the registers where
-/// it spends its time.
-pub(crate) fn fits_registers(code: &VectorCode, piece_bytes: u32, times: usize) -> bool {
+/// Whether the kernel's values fit `times` times the machine's registers where it spends its time.
+pub(crate) fn fits_registers(code: &VectorCode, machine: Machine, times: usize) -> bool {
     let mut walk = Walk {
         code,
-        piece_bytes: piece_bytes as usize,
+        piece_bytes: machine.piece_bytes as usize,
         position: 0,
         lives: vec![None; code.regs.len() + code.vars.len()],
         loops: Vec::new(),
@@ -33,7 +34,8 @@ pub(crate) fn fits_registers(code: &VectorCode, piece_bytes: u32, times: usize) 
     };
     blocks.into_iter().for_each(|block| walk.block(block));
     let (often, once) = walk.most();
-    often <= times * REGISTERS && once <= times * if walk.often.is_empty() { REGISTERS } else { ONCE }
+    let registers = times * (machine.registers - TAKEN);
+    often <= registers && once <= registers * if walk.often.is_empty() { 1 } else { ONCE }
 }
 
 /// First write and last use of a value.

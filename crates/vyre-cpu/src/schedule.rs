@@ -6,14 +6,15 @@
 //! the live values fit in registers; beyond that, the one that frees most registers. Accesses to
 //! the same memory or variable keep their order.
 
+use crate::piece::Machine;
 use crate::vector::{Calc, Frame, Inst, Reg, Slot, Var, VectorCode};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::{KernelBody, Place};
 
-/// Vector registers of 128 bits available for live values.
-const REGISTERS: usize = 14;
+/// Vector registers that intermediate results take.
+const TAKEN: usize = 2;
 
 /// Shorter runs fit in a core's window.
 const SHORT: usize = 24;
@@ -25,7 +26,7 @@ const LONG: usize = 512;
 const CYCLE: usize = 3;
 
 /// Reorders every block.
-pub(crate) fn interleave(code: &mut VectorCode, kernel: &KernelBody, piece_bytes: u32) {
+pub(crate) fn interleave(code: &mut VectorCode, kernel: &KernelBody, machine: Machine) {
     let mut frame = std::mem::replace(&mut code.frame, Frame::Groups(Vec::new()));
     let blocks = match &mut frame {
         Frame::Rows { head, full, tail } => vec![head, full, tail],
@@ -33,7 +34,7 @@ pub(crate) fn interleave(code: &mut VectorCode, kernel: &KernelBody, piece_bytes
     };
     let mut uses = vec![0; code.regs.len()];
     blocks.iter().for_each(|block| count_uses(block, &mut uses));
-    let mut scheduler = Scheduler { code, kernel, piece_bytes: piece_bytes as usize, uses };
+    let mut scheduler = Scheduler { code, kernel, machine, uses };
     blocks.into_iter().for_each(|block| scheduler.block(block));
     code.frame = frame;
 }
@@ -118,7 +119,7 @@ struct Scheduler<'a> {
     code: &'a VectorCode,
     kernel: &'a KernelBody,
     /// Bytes of a machine register.
-    piece_bytes: usize,
+    machine: Machine,
     /// Per register: number of instructions that read it; for the run being scheduled, those not
     /// yet placed.
     uses: Vec<usize>,
@@ -232,7 +233,7 @@ impl Scheduler<'_> {
     fn choose(&self, run: &[Inst], nodes: &[Node], ready: &[usize], now: &Moment) -> Option<usize> {
         let key = |&number: &usize| {
             let (node, change) = (&nodes[number], self.change(&run[number]));
-            let fits = change <= 0 || now.taken + change <= REGISTERS as isize;
+            let fits = change <= 0 || now.taken + change <= (self.machine.registers - TAKEN) as isize;
             let wait = node.ready_at.saturating_sub(now.time);
             if fits {
                 // Prefer what can start now, then the longest remaining path, then the original
@@ -267,7 +268,11 @@ impl Scheduler<'_> {
     fn pieces(&self, reg: Reg) -> usize {
         let shape = self.code.shape(reg);
         let bytes = if shape.ty.bits() == 64 { 8 } else { 4 };
-        if shape.vector { (self.code.lanes as usize * bytes).div_ceil(self.piece_bytes) } else { 0 }
+        if shape.vector {
+            (self.code.lanes as usize * bytes).div_ceil(self.machine.piece_bytes as usize)
+        } else {
+            0
+        }
     }
 
     /// Issue time of an instruction.

@@ -138,6 +138,7 @@ impl Emitter<'_> {
                 let masks = self.by_pieces(args, |this, args| this.condition(op, kind, args));
                 self.narrow_mask(kind.ty, masks)
             }
+            Family::Count if self.builder.has_all_integers() => self.count_lanes(op, kind, &args[0]),
             Family::Count if kind.wide() => self.lane_by_lane(op, types, args),
             Family::Count => self.by_pieces(args, |this, args| this.count_vector(op, args[0])),
             Family::Arithmetic if self.has_vector_form(op, kind) => {
@@ -439,7 +440,7 @@ impl Emitter<'_> {
     }
 
     fn smaller(&mut self, kind: Kind, x: Operand, y: Operand) -> Operand {
-        if kind.vector && !kind.wide() {
+        if kind.vector && (!kind.wide() || self.builder.has_all_integers()) {
             return self.builder.int_min(kind.ty.is_signed_integer(), x, y);
         }
         let less = self.less(kind, x, y);
@@ -447,7 +448,7 @@ impl Emitter<'_> {
     }
 
     fn larger(&mut self, kind: Kind, x: Operand, y: Operand) -> Operand {
-        if kind.vector && !kind.wide() {
+        if kind.vector && (!kind.wide() || self.builder.has_all_integers()) {
             return self.builder.int_max(kind.ty.is_signed_integer(), x, y);
         }
         let less = self.less(kind, x, y);
@@ -542,6 +543,29 @@ impl Emitter<'_> {
         if kind.wide() { self.builder.reduce(I32, count) } else { count }
     }
 
+    /// Counts bits with instructions for it; the counts are 32-bit lanes.
+    fn count_lanes(&mut self, op: Op, kind: Kind, pieces: &[Operand]) -> Pieces {
+        let counts = self.each(pieces, |this, x| match op {
+            Op::Popcount => this.builder.count_ones(x),
+            Op::Clz => this.builder.leading_zeros(x),
+            _ => {
+                let below = this.below_lowest(kind, x);
+                this.builder.count_ones(below)
+            }
+        });
+        if !kind.wide() {
+            return counts;
+        }
+        counts.chunks(2).map(|pair| self.builder.low_halves(pair[0], pair[1])).collect()
+    }
+
+    /// The bits below the lowest one that is set.
+    fn below_lowest(&mut self, kind: Kind, x: Operand) -> Operand {
+        let ones = self.constant(kind, u64::MAX);
+        let less = self.builder.add(x, ones);
+        self.builder.and_not(less, x)
+    }
+
     /// Counts bits in 32-bit lanes; leading and trailing zeros are the popcount of a mask of just
     /// those bits.
     fn count_vector(&mut self, op: Op, x: Operand) -> Operand {
@@ -549,9 +573,7 @@ impl Emitter<'_> {
         match op {
             Op::Popcount => self.popcount(kind, x),
             Op::Ctz => {
-                let ones = self.constant(kind, u64::MAX);
-                let less = self.builder.add(x, ones);
-                let below = self.builder.and_not(less, x);
+                let below = self.below_lowest(kind, x);
                 self.popcount(kind, below)
             }
             Op::Clz => {
@@ -589,14 +611,11 @@ impl Emitter<'_> {
             Op::Shl => self.builder.shift_left(x, count),
             Op::Shr if kind.ty.is_signed_integer() => self.builder.shift_right_signed(x, count),
             Op::Shr => self.builder.shift_right(x, count),
-            Op::RotateLeft | Op::RotateRight => {
-                // A shift takes its count modulo the width, so negating the count gives the
-                // complementary shift.
+            Op::RotateLeft => self.builder.rotate_left(x, count),
+            Op::RotateRight => {
+                // The count is taken modulo the width, so the negated count is the complement.
                 let rest = self.builder.neg(count);
-                let (left, right) = if op == Op::RotateLeft { (count, rest) } else { (rest, count) };
-                let high = self.builder.shift_left(x, left);
-                let low = self.builder.shift_right(x, right);
-                self.builder.or(high, low)
+                self.builder.rotate_left(x, rest)
             }
             _ => unreachable!("{op:?} is not a shift"),
         }
@@ -615,20 +634,14 @@ impl Emitter<'_> {
             .iter()
             .zip(counts)
             .map(|(&piece, count)| {
+                if matches!(op, Op::RotateLeft | Op::RotateRight) {
+                    return self.builder.rotate_each(op == Op::RotateLeft, piece, count);
+                }
                 let count = self.builder.and(count, most);
                 match op {
                     Op::Shl => self.builder.shift_left_each(piece, count),
-                    Op::Shr if signed => self.builder.shift_right_signed_each(piece, count),
-                    Op::Shr => self.builder.shift_right_each(piece, count),
-                    _ => {
-                        // The complementary count. A rotation by zero shifts by zero both times.
-                        let rest = self.builder.neg(count);
-                        let rest = self.builder.and(rest, most);
-                        let (left, right) = if op == Op::RotateLeft { (count, rest) } else { (rest, count) };
-                        let high = self.builder.shift_left_each(piece, left);
-                        let low = self.builder.shift_right_each(piece, right);
-                        self.builder.or(high, low)
-                    }
+                    _ if signed => self.builder.shift_right_signed_each(piece, count),
+                    _ => self.builder.shift_right_each(piece, count),
                 }
             })
             .collect()

@@ -8,7 +8,7 @@ use super::ranges::Ranges;
 use super::spread::spread_registers;
 use super::{Emitter, lane_bytes, scalar_type};
 use crate::context::{Context, DONE};
-use crate::piece::{Block, Builder, Function, I32, I64, IntOrder, Value as Operand};
+use crate::piece::{Block, Builder, Function, I32, I64, IntOrder, Machine, Value as Operand};
 use crate::vector::{Frame, Inst, VectorCode};
 use std::mem::offset_of;
 use vyre_foundation::ir::Access;
@@ -91,16 +91,16 @@ struct Rows {
 /// Memory is laid out in multiples of the widest piece.
 const MOST_PIECE_BYTES: u32 = 32;
 
-/// Emits the piece form of a kernel in pieces of `piece_bytes`; stores to the buffers in
+/// Emits the piece form of a kernel for a machine; stores to the buffers in
 /// `past_caches` bypass the caches.
 pub(crate) fn emit(
     kernel: &KernelBody,
     code: &VectorCode,
     layout: &Layout,
-    piece_bytes: u32,
+    machine: Machine,
     past_caches: &[bool],
 ) -> Function {
-    let mut builder = Builder::new(piece_bytes, &[I64; 5]);
+    let mut builder = Builder::new(machine, &[I64; 5]);
     let params: Vec<Operand> = builder.entry_params().to_vec();
     let zero = builder.int(I32, 0);
     let ranges = Ranges::new(code);
@@ -113,7 +113,7 @@ pub(crate) fn emit(
         vars: Vec::new(),
         constants: vec![None; code.regs.len()],
         numbers: number_registers(code),
-        halves: half_registers(code, &ranges, piece_bytes),
+        halves: half_registers(code, &ranges, machine.piece_bytes),
         half_values: vec![None; code.regs.len()],
         ranges,
         ordered: vec![None; code.regs.len()],

@@ -7,8 +7,8 @@
 //! receives the same value on every edge is replaced by that value.
 
 use super::{
-    Block, BlockData, Edge, End, FloatOrder, Function, I8, I32, I64, Inst, IntOrder, Lane, Narrow, Op,
-    Rounding, StackSlot, Type, Update, Value, Variable,
+    Block, BlockData, Edge, End, FloatOrder, Function, I8, I32, I64, Inst, IntOrder, Lane, Machine, Narrow,
+    Op, Rounding, StackSlot, Type, Update, Value, Variable,
 };
 use smallvec::{SmallVec, smallvec};
 
@@ -46,9 +46,9 @@ struct Merge {
 
 impl Builder {
     /// Starts a function with the given parameters, in its entry block.
-    pub(crate) fn new(piece_bytes: u32, params: &[Type]) -> Builder {
+    pub(crate) fn new(machine: Machine, params: &[Type]) -> Builder {
         let function = Function {
-            piece_bytes,
+            machine,
             insts: Vec::with_capacity(1024),
             operands: Vec::with_capacity(2048),
             blocks: Vec::new(),
@@ -73,7 +73,7 @@ impl Builder {
 
     /// Returns the type of a piece with these lanes.
     pub(crate) fn piece(&self, lane: Lane) -> Type {
-        Type::piece(lane, self.function.piece_bytes)
+        Type::piece(lane, self.function.machine.piece_bytes)
     }
 
     pub(crate) fn ty(&self, value: Value) -> Type {
@@ -256,6 +256,14 @@ impl Builder {
         }
         let number = self.int(self.ty(value), number);
         self.add(value, number)
+    }
+
+    pub(crate) fn neg(&mut self, value: Value) -> Value {
+        let ty = self.ty(value);
+        match self.function.op(value) {
+            Op::Const(bits) if !ty.is_float() => self.int(ty, (bits as i64).wrapping_neg()),
+            _ => self.push(Op::Neg, ty, &[value]),
+        }
     }
 
     /// Multiplies a value by a constant; powers of two become shifts, which an address can absorb.
@@ -703,7 +711,6 @@ instructions! {
         carry_half Op::CarryHalf;
     }
     one {
-        neg Op::Neg;
         not Op::Not;
         sqrt Op::Sqrt;
         count_ones Op::CountOnes;

@@ -5,12 +5,54 @@ use super::{Builder, F32, FloatOrder, I32, I64, IntOrder, Op, Type, Value};
 
 impl Builder {
     fn expands(&self) -> bool {
-        self.function.piece_bytes > 16
+        self.function.machine.piece_bytes > 16
+    }
+
+    /// Whether pieces have instructions for bit counts, rotations, and every op on 64-bit lanes
+    /// that 32-bit lanes have.
+    pub(crate) fn has_all_integers(&self) -> bool {
+        self.function.machine.avx512
+    }
+
+    /// Rotates to the left by a scalar count, modulo the bits of a lane.
+    pub(crate) fn rotate_left(&mut self, value: Value, count: Value) -> Value {
+        let ty = self.ty(value);
+        if !(ty.is_piece() && self.has_all_integers()) {
+            let rest = self.neg(count);
+            let high = self.shift_left(value, count);
+            let low = self.shift_right(value, rest);
+            return self.or(high, low);
+        }
+        if let Op::Const(count) = self.function.op(count) {
+            let count = count as u32 % (8 * ty.lane.bytes());
+            return self.push(Op::RotateLeft(count as u8), ty, &[value]);
+        }
+        let count = if ty.is_wide() { self.extend_unsigned(I64, count) } else { count };
+        let counts = self.splat(ty, count);
+        self.push(Op::RotateLeftEach, ty, &[value, counts])
+    }
+
+    /// Rotates each lane of a piece by a separate count, modulo the bits of a lane.
+    pub(crate) fn rotate_each(&mut self, left: bool, value: Value, counts: Value) -> Value {
+        let ty = self.ty(value);
+        if self.has_all_integers() {
+            let op = if left { Op::RotateLeftEach } else { Op::RotateRightEach };
+            return self.push(op, ty, &[value, counts]);
+        }
+        let most = self.constant(ty, u64::from(8 * ty.lane.bytes()) - 1);
+        let count = self.and(counts, most);
+        // The complementary count. A rotation by zero shifts by zero both times.
+        let rest = self.neg(count);
+        let rest = self.and(rest, most);
+        let (left, right) = if left { (count, rest) } else { (rest, count) };
+        let high = self.shift_left_each(value, left);
+        let low = self.shift_right_each(value, right);
+        self.or(high, low)
     }
 
     pub(crate) fn abs(&mut self, value: Value) -> Value {
         let ty = self.ty(value);
-        let has_instruction = ty.is_float() || ty.is_piece() && !ty.is_wide();
+        let has_instruction = ty.is_float() || ty.is_piece() && (!ty.is_wide() || self.has_all_integers());
         if has_instruction || !self.expands() {
             return self.push(Op::Abs, ty, &[value]);
         }
@@ -28,7 +70,7 @@ impl Builder {
 
     pub(crate) fn shift_right_signed(&mut self, value: Value, count: Value) -> Value {
         let ty = self.ty(value);
-        if !(ty.is_piece() && ty.is_wide() && self.expands()) {
+        if !(ty.is_piece() && ty.is_wide() && self.expands()) || self.has_all_integers() {
             return self.push(Op::ShiftRightSigned, ty, &[value, count]);
         }
         // The subtraction extends the shifted sign bit upwards.
@@ -46,7 +88,7 @@ impl Builder {
 
     pub(crate) fn shift_right_signed_each(&mut self, value: Value, count: Value) -> Value {
         let ty = self.ty(value);
-        if !ty.is_wide() {
+        if !ty.is_wide() || self.has_all_integers() {
             return self.push(Op::ShiftRightSignedEach, ty, &[value, count]);
         }
         // As above, lane by lane.

@@ -2,7 +2,7 @@
 //! and machine code.
 //!
 //! A *piece* is the part of a vector that one machine register holds: 16 or 32 bytes of lanes, the
-//! same width for every vector of a function ([`Function::piece_bytes`]). Blocks have parameters; a
+//! same width for every vector of a function ([`Machine::piece_bytes`]). Blocks have parameters; a
 //! branch carries arguments. A scalar condition is a byte, 0 or 1; a mask is a piece of integer
 //! lanes, all ones or all zeros. The emitter guarantees that every access is to valid memory: none
 //! traps, and only atomics need alignment.
@@ -22,6 +22,24 @@ pub(crate) use build::Builder;
 pub(crate) use verify::verify;
 
 use smallvec::SmallVec;
+
+/// The machine that a function is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Machine {
+    /// Bytes of a piece.
+    pub(crate) piece_bytes: u32,
+    /// Number of vector registers.
+    pub(crate) registers: usize,
+    /// Whether it has the instructions of AVX-512: bit counts, every integer op on 64-bit lanes.
+    pub(crate) avx512: bool,
+}
+
+impl Machine {
+    /// A machine with the fewest registers for pieces of this width.
+    pub(crate) const fn new(piece_bytes: u32) -> Machine {
+        Machine { piece_bytes, registers: 16, avx512: false }
+    }
+}
 
 /// Type of a scalar, or of a lane of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -258,9 +276,9 @@ pub(crate) enum Op {
     /// Shifts of pieces with a count per lane, less than the lane's bits.
     ShiftLeftEach,
     ShiftRightEach,
-    /// 32-bit lanes.
+    /// 32-bit lanes; with AVX-512, 64-bit lanes too.
     ShiftRightSignedEach,
-    /// Minimum and maximum of pieces of 16-bit and 32-bit lanes.
+    /// Minimum and maximum of pieces of 16-bit and 32-bit lanes; with AVX-512, of 64-bit lanes too.
     IntMin {
         signed: bool,
     },
@@ -278,9 +296,15 @@ pub(crate) enum Op {
     MulHigh {
         signed: bool,
     },
-    /// Bit counts and reversal of scalars.
+    /// Rotation of pieces by a constant count, less than the lane's bits. With AVX-512.
+    RotateLeft(u8),
+    /// Rotation with a count per lane, modulo the lane's bits. With AVX-512.
+    RotateLeftEach,
+    RotateRightEach,
+    /// Bit counts of scalars; with AVX-512, of 32-bit and 64-bit lanes too.
     CountOnes,
     LeadingZeros,
+    /// Trailing zeros and reversal of scalars.
     TrailingZeros,
     ReverseBits,
     /// Extends a narrower scalar.
@@ -481,8 +505,7 @@ pub(crate) struct BlockData {
 /// A complete function. The parameters of its first block are the arguments.
 #[derive(Debug)]
 pub(crate) struct Function {
-    /// Bytes of a piece.
-    pub(crate) piece_bytes: u32,
+    pub(crate) machine: Machine,
     insts: Vec<Inst>,
     operands: Vec<Value>,
     blocks: Vec<BlockData>,
@@ -572,7 +595,7 @@ mod tests {
     /// Counts down from the first parameter, adding the count to a variable; another variable is
     /// not written in the loop.
     fn sum_of_countdown() -> Function {
-        let mut builder = Builder::new(16, &[I64, I64]);
+        let mut builder = Builder::new(Machine::new(16), &[I64, I64]);
         let &[from, other] = builder.entry_params() else { unreachable!("two parameters") };
         let (count, sum, kept) = (builder.declare(I64), builder.declare(I64), builder.declare(I64));
         let zero = builder.int(I64, 0);
@@ -641,7 +664,7 @@ b3():
 
     #[test]
     fn what_is_read_before_it_is_written_is_zero() {
-        let mut builder = Builder::new(16, &[I64]);
+        let mut builder = Builder::new(Machine::new(16), &[I64]);
         let variable = builder.declare(I32);
         let value = builder.get(variable);
         builder.give(value);

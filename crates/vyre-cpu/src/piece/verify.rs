@@ -145,7 +145,9 @@ impl Checker<'_> {
         let (op, ty) = (self.function.op(value), self.function.ty(value));
         let given: Vec<Type> =
             self.function.operands(value).iter().map(|&operand| self.function.ty(operand)).collect();
-        let piece = |lane| Type::piece(lane, self.function.piece_bytes);
+        let piece = |lane| Type::piece(lane, self.function.machine.piece_bytes);
+        let avx512 = self.function.machine.avx512;
+        let (word_piece, wide_piece) = (avx512 && ty == piece(Lane::I32), avx512 && ty == piece(Lane::I64));
         let scalar = !ty.is_piece();
         let first = given.first().copied().unwrap_or(ty);
         let fits = match op {
@@ -157,15 +159,18 @@ impl Checker<'_> {
             Op::Not => given == [ty] && !ty.is_float(),
             Op::ShiftLeft | Op::ShiftRight | Op::ShiftRightSigned => given == [ty, I32] && !ty.is_float(),
             Op::ShiftLeftEach | Op::ShiftRightEach => given == [ty, ty] && !scalar && ty.lane.bytes() >= 4,
-            Op::ShiftRightSignedEach => given == [ty, ty] && ty == piece(Lane::I32),
+            Op::ShiftRightSignedEach => given == [ty, ty] && (ty == piece(Lane::I32) || wide_piece),
             Op::IntMin { .. } | Op::IntMax { .. } => {
-                given == [ty, ty] && (ty == piece(Lane::I32) || ty == piece(Lane::I16))
+                given == [ty, ty] && (ty == piece(Lane::I32) || ty == piece(Lane::I16) || wide_piece)
             }
+            Op::RotateLeft(_) => given == [ty] && (word_piece || wide_piece),
+            Op::RotateLeftEach | Op::RotateRightEach => given == [ty, ty] && (word_piece || wide_piece),
             Op::Div { .. } | Op::Rem { .. } => given == [ty, ty] && scalar && !ty.is_float(),
             Op::MulHigh { .. } => given == [ty, ty] && (ty == I64 || ty == piece(Lane::I32)),
-            Op::CountOnes | Op::LeadingZeros | Op::TrailingZeros | Op::ReverseBits => {
-                given == [ty] && (ty == I32 || ty == I64)
+            Op::CountOnes | Op::LeadingZeros => {
+                given == [ty] && (ty == I32 || ty == I64 || word_piece || wide_piece)
             }
+            Op::TrailingZeros | Op::ReverseBits => given == [ty] && (ty == I32 || ty == I64),
             Op::Extend { .. } | Op::Reduce => {
                 let (wide, narrow) = if op == Op::Reduce { (first, ty) } else { (ty, first) };
                 given.len() == 1 && scalar && !narrow.is_float() && wide.bytes() > narrow.bytes()

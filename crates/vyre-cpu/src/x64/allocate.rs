@@ -1,5 +1,6 @@
 //! Register allocation, by regalloc2.
 
+use super::bytes::VEX_REGISTERS;
 use super::frame::SPILL_BYTES;
 use super::instruction::{Code, Kind, PIECE_BYTES};
 use super::slots;
@@ -9,6 +10,7 @@ use regalloc2::{
     RegallocOptions, VReg,
 };
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Stack sizes up to this many bytes are not compacted.
@@ -33,7 +35,7 @@ pub(super) fn allocated<T>(
         },
     };
     CONTEXT.with_borrow_mut(|context| {
-        regalloc2::run_with_ctx(code, &ENVIRONMENT, &options, context)
+        regalloc2::run_with_ctx(code, environment(code), &options, context)
             .map_err(|error| format!("no registers for the kernel: {error:?}"))?;
         if effort == Effort::Quick && SPILL_BYTES * context.output.num_spillslots > ROOMY {
             slots::share(code, &mut context.output);
@@ -47,7 +49,7 @@ pub(super) fn allocated<T>(
 /// Independently checks that every value is where it is read.
 #[cfg(test)]
 fn check(code: &Code, output: &Output) {
-    let mut checker = regalloc2::checker::Checker::new(code, &ENVIRONMENT);
+    let mut checker = regalloc2::checker::Checker::new(code, environment(code));
     checker.prepare(output);
     checker.run().unwrap_or_else(|wrong| panic!("{wrong:?}"));
 }
@@ -59,17 +61,28 @@ pub(super) fn general(number: u8) -> PReg {
 /// Callee-saved registers.
 pub(super) const KEPT: [u8; 5] = [3, 12, 13, 14, 15];
 
-static ENVIRONMENT: LazyLock<MachineEnv> = LazyLock::new(|| {
+/// Returns the registers of the machine that the code is for.
+fn environment(code: &Code) -> &'static MachineEnv {
+    static LOWER: LazyLock<MachineEnv> = LazyLock::new(|| with_vectors(VEX_REGISTERS.into()));
+    static ALL: LazyLock<MachineEnv> = LazyLock::new(|| with_vectors(32));
+    if code.vector_registers > VEX_REGISTERS.into() { &ALL } else { &LOWER }
+}
+
+/// The upper vector registers come last: instructions that name them are longer.
+fn with_vectors(count: usize) -> MachineEnv {
     let set =
         |numbers: &[u8]| numbers.iter().fold(PRegSet::empty(), |set, &number| set.with(general(number)));
-    let vectors = (0..16).fold(PRegSet::empty(), |set, number| set.with(PReg::new(number, RegClass::Float)));
+    let vectors = |numbers: Range<usize>| {
+        numbers.fold(PRegSet::empty(), |set, number| set.with(PReg::new(number, RegClass::Float)))
+    };
+    let (lower, upper) = (vectors(0..VEX_REGISTERS.into()), vectors(VEX_REGISTERS.into()..count));
     MachineEnv {
-        preferred_regs_by_class: [set(&[0, 1, 2, 6, 7, 8, 9, 10, 11]), vectors, PRegSet::empty()],
-        non_preferred_regs_by_class: [set(&KEPT), PRegSet::empty(), PRegSet::empty()],
+        preferred_regs_by_class: [set(&[0, 1, 2, 6, 7, 8, 9, 10, 11]), lower, PRegSet::empty()],
+        non_preferred_regs_by_class: [set(&KEPT), upper, PRegSet::empty()],
         scratch_by_class: [None; 3],
         fixed_stack_slots: Vec::new(),
     }
-});
+}
 
 impl Function for Code {
     fn num_insts(&self) -> usize {

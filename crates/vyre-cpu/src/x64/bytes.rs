@@ -1,6 +1,9 @@
-//! Encoding of x86-64 instructions: REX encodings for general registers, VEX encodings for vectors
-//! (and the few BMI instructions that use them), memory operands, and displacements that are fixed
-//! up at the end.
+//! Encoding of x86-64 instructions: REX encodings for general registers, VEX and EVEX encodings for
+//! vectors (and the few BMI instructions that use VEX), memory operands, and displacements that are
+//! fixed up at the end.
+//!
+//! VEX reaches 16 vector registers; EVEX, which is longer, reaches 32 and the mask registers. An
+//! instruction with both encodings uses VEX unless it names one of the upper registers.
 //!
 //! Registers are represented by number. The layouts are in Intel's manual, volume 2, chapter 2.
 
@@ -17,6 +20,9 @@ pub(super) const RSI: Register = 6;
 pub(super) const RDI: Register = 7;
 pub(super) const R8: Register = 8;
 pub(super) const R11: Register = 11;
+
+/// The mask register for intermediate results; the allocator assigns none.
+pub(super) const MASK: Register = 1;
 
 /// Base of a memory operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,14 +53,61 @@ pub(super) enum Place {
     Memory(Memory),
 }
 
-/// Fields of a VEX encoding besides its operands: the implied prefix (none, 66, F3, F2 as 0 to 3),
-/// the opcode map (0F, 0F38, 0F3A as 1 to 3), the opcode and the bit W.
+/// Fields of a vector encoding besides its operands: the implied prefix (none, 66, F3, F2 as 0 to
+/// 3), the opcode map (0F, 0F38, 0F3A as 1 to 3), the opcode, the bit W of VEX, and the EVEX form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Vex {
     pub(super) prefix: u8,
     pub(super) map: u8,
     pub(super) opcode: u8,
     pub(super) wide: bool,
+    pub(super) form: Form,
+}
+
+/// Encodings that an instruction has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// VEX only.
+    Vex,
+    /// VEX and EVEX.
+    Both(Evex),
+    /// EVEX only.
+    Evex(Evex),
+    /// VEX with a vector as the result; EVEX with a mask register, which the `vpmovm2` instruction
+    /// of this opcode turns into that vector.
+    Mask(Evex, u8),
+}
+
+/// Fields of an EVEX encoding that VEX does not share: the bit W, and the bytes of the memory
+/// operand, in which short displacements are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Evex {
+    pub(super) wide: bool,
+    pub(super) memory: Extent,
+}
+
+/// Bytes of the memory operand of a vector instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    Whole,
+    Half,
+    Quarter,
+    Bytes(u8),
+}
+
+impl Extent {
+    fn bytes(self, length: Length) -> i32 {
+        let whole = match length {
+            Length::Bits128 => 16,
+            Length::Bits256 => 32,
+        };
+        match self {
+            Extent::Whole => whole,
+            Extent::Half => whole / 2,
+            Extent::Quarter => whole / 4,
+            Extent::Bytes(bytes) => bytes.into(),
+        }
+    }
 }
 
 /// Operand length of a vector instruction.
@@ -62,6 +115,14 @@ pub(super) struct Vex {
 pub(super) enum Length {
     Bits128,
     Bits256,
+}
+
+/// The number of registers that VEX reaches.
+pub(super) const VEX_REGISTERS: Register = 16;
+
+/// Whether an operand is a vector register that only EVEX reaches.
+pub(super) fn is_upper(place: Place) -> bool {
+    matches!(place, Place::Register(VEX_REGISTERS..))
 }
 
 /// Fields of a general instruction's encoding besides its operands.
@@ -116,7 +177,7 @@ impl Bytes {
     /// Upper bits of the registers in a place: index, then base or register.
     fn upper_bits(place: Place) -> (u8, u8) {
         match place {
-            Place::Register(register) => (0, register >> 3),
+            Place::Register(register) => (0, register >> 3 & 1),
             Place::Memory(memory) => {
                 let base = match memory.base {
                     Base::Register(register) => register >> 3,
@@ -127,9 +188,9 @@ impl Bytes {
         }
     }
 
-    /// Encodes a register (or opcode extension) and a place; `after` bytes of the instruction
-    /// follow.
-    fn operands(&mut self, register: u8, place: Place, after: usize) {
+    /// Encodes a register (or opcode extension) and a place; a displacement of one byte counts
+    /// units of `unit` bytes, and `after` bytes of the instruction follow.
+    fn operands(&mut self, register: u8, place: Place, unit: i32, after: usize) {
         let register = (register & 7) << 3;
         let memory = match place {
             Place::Register(other) => return self.push(0xC0 | register | (other & 7)),
@@ -144,10 +205,11 @@ impl Bytes {
             Base::Register(base) => base,
         };
         // Without a displacement, rbp or r13 as the base encodes something else.
-        let (mode, bytes) = match i8::try_from(memory.displacement) {
-            Ok(0) if base & 7 != RBP => (0, 0),
-            Ok(_) => (0x40, 1),
-            Err(_) => (0x80, 4),
+        let short = i8::try_from(memory.displacement / unit);
+        let (mode, displacement, bytes) = match short {
+            Ok(0) if memory.displacement == 0 && base & 7 != RBP => (0, 0, 0),
+            Ok(short) if memory.displacement % unit == 0 => (0x40, i32::from(short), 1),
+            Ok(_) | Err(_) => (0x80, memory.displacement, 4),
         };
         if memory.index.is_some() || base & 7 == RSP {
             let (index, shift) = memory.index.unwrap_or((RSP, 0));
@@ -156,7 +218,52 @@ impl Bytes {
         } else {
             self.push(mode | register | (base & 7));
         }
-        self.code.extend(&memory.displacement.to_le_bytes()[..bytes]);
+        self.code.extend(&displacement.to_le_bytes()[..bytes]);
+    }
+
+    /// Encodes a vector instruction: `register`, `second` (0 if it has none), `place`.
+    pub(super) fn vector(
+        &mut self,
+        vex: Vex,
+        length: Length,
+        (register, second, place): (Register, Register, Place),
+        immediate: Option<u8>,
+    ) {
+        let upper = [Place::Register(register), Place::Register(second), place].into_iter().any(is_upper);
+        match vex.form {
+            Form::Evex(evex) => self.evex(vex, evex, length, (register, second, place), immediate),
+            Form::Both(evex) if upper => self.evex(vex, evex, length, (register, second, place), immediate),
+            Form::Both(_) | Form::Vex => self.vex(vex, length, (register, second, place), immediate),
+            Form::Mask(evex, spread) if upper => {
+                self.evex(vex, evex, length, (MASK, second, place), immediate);
+                let to_vector = Evex { memory: Extent::Whole, ..evex };
+                let spread = Vex { prefix: 2, map: 2, opcode: spread, wide: false, form: Form::Vex };
+                self.evex(spread, to_vector, length, (register, 0, Place::Register(MASK)), None);
+            }
+            Form::Mask(..) => self.vex(vex, length, (register, second, place), immediate),
+        }
+    }
+
+    /// Encodes an EVEX instruction.
+    pub(super) fn evex(
+        &mut self,
+        vex: Vex,
+        evex: Evex,
+        length: Length,
+        (register, second, place): (Register, Register, Place),
+        immediate: Option<u8>,
+    ) {
+        let (index, base) = Bytes::upper_bits(place);
+        // Of a register as the place, the uppermost bit is where memory has its index.
+        let index = if let Place::Register(register) = place { register >> 4 } else { index };
+        let upper = (register >> 3 & 1 ^ 1) << 7 | (index ^ 1) << 6 | (base ^ 1) << 5;
+        self.code.extend([0x62, upper | (register >> 4 ^ 1) << 4 | vex.map]);
+        self.push(u8::from(evex.wide) << 7 | (!second & 15) << 3 | 4 | vex.prefix);
+        self.push(u8::from(length == Length::Bits256) << 5 | (second >> 4 ^ 1) << 3);
+        self.push(vex.opcode);
+        let unit = evex.memory.bytes(length);
+        self.operands(register, place, unit, usize::from(immediate.is_some()));
+        self.code.extend(immediate);
     }
 
     /// Encodes a VEX instruction: `register`, `second` (0 if it has none), `place`.
@@ -167,6 +274,10 @@ impl Bytes {
         (register, second, place): (Register, Register, Place),
         immediate: Option<u8>,
     ) {
+        assert!(
+            register < VEX_REGISTERS && second < VEX_REGISTERS && !is_upper(place),
+            "VEX reaches 16 registers"
+        );
         let (index, base) = Bytes::upper_bits(place);
         let inverted = (register >> 3 ^ 1) << 7;
         let last = (!second & 15) << 3 | u8::from(length == Length::Bits256) << 2 | vex.prefix;
@@ -177,7 +288,7 @@ impl Bytes {
             self.push(u8::from(vex.wide) << 7 | last);
         }
         self.push(vex.opcode);
-        self.operands(register, place, usize::from(immediate.is_some()));
+        self.operands(register, place, 1, usize::from(immediate.is_some()));
         self.code.extend(immediate);
     }
 
@@ -194,7 +305,7 @@ impl Bytes {
         }
         self.code.extend(general.long.then_some(0x0F));
         self.push(general.opcode);
-        self.operands(register, place, immediate.len());
+        self.operands(register, place, 1, immediate.len());
         self.code.extend(immediate);
     }
 

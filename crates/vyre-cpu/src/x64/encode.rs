@@ -1,9 +1,12 @@
 //! Encodes a register-allocated function: lays out blocks in order, cold ones last, and shortens
 //! chains of jumps.
 
-use super::bytes::{self, Bytes, General, Label, Length, Place, RAX, RDX, RSP, Register, Vex};
+use super::bytes::{
+    self, Bytes, Form, General, Label, Length, MASK, Place, RAX, RDX, RSP, Register, Vex, is_upper,
+};
 use super::frame::{Frame, transfer};
 use super::instruction::{Alu, Base, Code, Condition, Inst, Kind, Retry, Shape};
+use super::select::op;
 use regalloc2::{Allocation, Block, Edit, InstOrEdit, Output};
 
 pub(super) fn encode(code: &Code, output: &Output) -> Result<Vec<u8>, String> {
@@ -153,14 +156,14 @@ impl Encoder {
             Kind::Vector(vex, shape) => self.vector(inst, vex, shape, &operands),
             Kind::Zero => {
                 let register = operands.register(0);
-                let zero = Vex { prefix: 0, map: 1, opcode: 0x57, wide: false };
-                self.bytes.vex(zero, Length::Bits128, (register, register, Place::Register(register)), None);
+                let all = (register, register, Place::Register(register));
+                self.bytes.vector(op::XOR, Length::Bits128, all, None);
             }
             Kind::FloatIf(condition) => {
                 let (to, from) = (operands.register(0), operands.place(2));
-                let copy = Vex { prefix: 0, map: 1, opcode: 0x28, wide: false };
-                self.bytes
-                    .only_if(condition as u8, |bytes| bytes.vex(copy, Length::Bits128, (to, 0, from), None));
+                self.bytes.only_if(condition as u8, |bytes| {
+                    bytes.vector(op::COPY, Length::Bits128, (to, 0, from), None);
+                });
             }
             Kind::Jump(to) => self.jump(to),
             Kind::Branch(condition, yes, no) => self.branch(condition, yes, no),
@@ -188,10 +191,30 @@ impl Encoder {
             Shape::Store => ((register(0), 0, operands.memory()), immediate),
             Shape::Shift(digit) => ((digit, register(0), operands.place(1)), immediate),
             Shape::Blend => ((register(0), register(1), operands.place(3)), Some(register(2) << 4)),
-            Shape::MultiplyAdd => ((register(0), register(2), operands.place(3)), immediate),
+            Shape::InPlace => ((register(0), register(2), operands.place(3)), immediate),
             Shape::Test => ((register(0), 0, operands.place(1)), immediate),
         };
-        self.bytes.vex(vex, length, named, immediate);
+        let (first, _, last) = named;
+        if vex.form == Form::Vex && (is_upper(Place::Register(first)) || is_upper(last)) {
+            return self.by_mask(vex, length, first, last);
+        }
+        self.bytes.vector(vex, length, named, immediate);
+    }
+
+    /// Encodes what EVEX lacks by way of a mask register.
+    fn by_mask(&mut self, vex: Vex, length: Length, first: Register, last: Place) {
+        let mask = Place::Register(MASK);
+        if vex == op::TEST {
+            // Lanes are all ones or all zeros: the flags for "none" and "all" are the same.
+            let lanes = (MASK, first, Place::Register(first));
+            self.bytes.vector(op::TEST_TO_MASK, length, lanes, None);
+            self.bytes.vex(op::MASK_FLAGS, Length::Bits128, (MASK, 0, mask), None);
+        } else if vex == op::SIGN_BITS {
+            self.bytes.vector(op::SIGNS_TO_MASK, length, (MASK, 0, last), None);
+            self.bytes.vex(op::MASK_TO_GENERAL, Length::Bits128, (first, 0, mask), None);
+        } else {
+            unreachable!("{vex:?} is not selected where there are upper registers")
+        }
     }
 
     fn target(&self, block: u32) -> u32 {

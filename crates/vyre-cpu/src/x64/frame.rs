@@ -6,9 +6,11 @@
 
 use super::allocate::KEPT;
 use super::bytes::{
-    Bytes, General, Length, Memory, Place, R8, R11, RAX, RBP, RCX, RDI, RDX, RSI, RSP, Register, Vex,
+    Bytes, General, Length, Memory, Place, R8, R11, RAX, RBP, RCX, RDI, RDX, RSI, RSP, Register,
 };
 use super::instruction::{Code, PIECE_BYTES};
+use super::select::op;
+use crate::piece::Machine;
 use regalloc2::{Allocation, Edit, Output, RegClass};
 
 /// Bytes of a spill slot unit.
@@ -18,11 +20,6 @@ pub(super) const SPILL_BYTES: usize = 8;
 const MOST_FRAME_BYTES: usize = 256 << 10;
 
 const PAGE: i32 = 4096;
-
-/// Moves 256 bits between memory and a register, aligned or not.
-const MOVE_FROM: Vex = Vex { prefix: 0, map: 1, opcode: 0x10, wide: false };
-const MOVE_TO: Vex = Vex { prefix: 0, map: 1, opcode: 0x11, wide: false };
-const COPY: Vex = Vex { prefix: 0, map: 1, opcode: 0x28, wide: false };
 
 /// Layout of the stack frame.
 pub(super) struct Frame {
@@ -107,9 +104,9 @@ pub(super) fn transfer(bytes: &mut Bytes, from: Allocation, to: Allocation) {
     match (class, register(from), register(to)) {
         (RegClass::Int, _, Some(to)) => bytes.general(General::new(true, 0x8B), to, place(from), &[]),
         (RegClass::Int, Some(from), None) => bytes.general(General::new(true, 0x89), from, place(to), &[]),
-        (_, Some(_), Some(to)) => bytes.vex(COPY, Length::Bits256, (to, 0, place(from)), None),
-        (_, None, Some(to)) => bytes.vex(MOVE_FROM, Length::Bits256, (to, 0, place(from)), None),
-        (_, Some(from), None) => bytes.vex(MOVE_TO, Length::Bits256, (from, 0, place(to)), None),
+        (_, Some(_), Some(to)) => bytes.vector(op::COPY, Length::Bits256, (to, 0, place(from)), None),
+        (_, None, Some(to)) => bytes.vector(op::LOAD, Length::Bits256, (to, 0, place(from)), None),
+        (_, Some(from), None) => bytes.vector(op::STORE, Length::Bits256, (from, 0, place(to)), None),
         (_, None, None) => unreachable!("the allocator moves nothing from stack to stack"),
     }
 }
@@ -128,23 +125,25 @@ fn align(bytes: &mut Bytes) {
 /// A routine is compiled like any other function and can clobber most registers; a kernel that
 /// called it directly could keep no vectors in registers across the call site, even if the call is
 /// rarely made.
-pub(crate) fn caller_code() -> Vec<u8> {
+pub(crate) fn caller_code(machine: Machine) -> Vec<u8> {
     const CHANGED: [Register; 9] = [RAX, RCX, RDX, RSI, RDI, R8, 9, 10, R11];
-    const VECTORS: u8 = 16;
+    let vectors = machine.registers as u8;
     let vector = |number: u8| Place::Memory(Memory::at(RSP, PIECE_BYTES as i32 * i32::from(number)));
     let mut bytes = Bytes::default();
     bytes.push_register(RBP);
     bytes.copy(RBP, RSP);
     CHANGED.iter().for_each(|&register| bytes.push_register(register));
-    add_number(&mut bytes, RSP, -(PIECE_BYTES as i32) * i32::from(VECTORS));
+    add_number(&mut bytes, RSP, -(PIECE_BYTES as i32) * i32::from(vectors));
     align(&mut bytes);
-    (0..VECTORS).for_each(|number| bytes.vex(MOVE_TO, Length::Bits256, (number, 0, vector(number)), None));
+    (0..vectors)
+        .for_each(|number| bytes.vector(op::STORE, Length::Bits256, (number, 0, vector(number)), None));
     bytes.clear_upper_halves();
     for (to, from) in [(RAX, RDI), (RDI, RSI), (RSI, RDX), (RDX, RCX), (RCX, R8)] {
         bytes.copy(to, from);
     }
     bytes.general(General::new(false, 0xFF), 2, Place::Register(RAX), &[]);
-    (0..VECTORS).for_each(|number| bytes.vex(MOVE_FROM, Length::Bits256, (number, 0, vector(number)), None));
+    (0..vectors)
+        .for_each(|number| bytes.vector(op::LOAD, Length::Bits256, (number, 0, vector(number)), None));
     let saved = Place::Memory(Memory::at(RBP, -8 * CHANGED.len() as i32));
     bytes.general(General::new(true, 0x8D), RSP, saved, &[]);
     CHANGED.iter().rev().for_each(|&register| bytes.pop_register(register));

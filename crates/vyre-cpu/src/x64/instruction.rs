@@ -68,7 +68,7 @@ pub(super) enum Shape {
     /// Result, two operands, the mask (before the last operand).
     Blend,
     /// Result, which is the first operand; two more.
-    MultiplyAdd,
+    InPlace,
     /// No result, two operands.
     Test,
 }
@@ -179,6 +179,8 @@ pub(super) struct Code {
     pub(super) register_count: usize,
     pub(super) slots: Vec<u32>,
     pub(super) constants: Vec<[u8; 32]>,
+    /// Number of vector registers.
+    pub(super) vector_registers: usize,
     /// Whether any store bypasses the caches.
     pub(super) stores_past: bool,
 }

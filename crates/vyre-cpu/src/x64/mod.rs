@@ -1,4 +1,7 @@
-//! Code generator for x86-64 with AVX2: pieces of 32 bytes, in vector registers of 256 bits.
+//! Code generator for x86-64 with AVX2: pieces of 32 bytes, in vector registers of 256 bits. With
+//! AVX-512, there are 32 registers instead of 16, and instructions for bit counts, rotations, 64-bit
+//! lanes, conversions and any logic of three operands. Masks stay in vector registers: a comparison
+//! into a mask register takes three cycles, one into a vector register takes one.
 //!
 //! `select` turns the piece form into the instructions of `instruction`, on virtual registers;
 //! `allocate` assigns registers; `frame` lays out the stack and emits the prologue and epilogue;
@@ -10,6 +13,7 @@
 
 mod allocate;
 mod bytes;
+mod check;
 mod encode;
 mod frame;
 mod instruction;
@@ -19,22 +23,32 @@ mod slots;
 mod tests;
 
 use crate::effort::Effort;
-use crate::piece::Function;
+use crate::piece::{Function, Machine};
 
+pub(crate) use check::check;
 pub(crate) use frame::caller_code;
-pub(crate) use instruction::PIECE_BYTES;
+use instruction::PIECE_BYTES;
 
 /// Kernels with more code are rejected.
 const MOST_CODE_BYTES: usize = 32 << 20;
 
+/// Processors with AVX2.
+pub(crate) const AVX2: Machine = Machine::new(PIECE_BYTES);
+
+/// Processors with AVX-512.
+pub(crate) const AVX512: Machine = Machine { piece_bytes: PIECE_BYTES, registers: 32, avx512: true };
+
 /// Returns a CPU feature that the generated code needs and this processor lacks, if any.
-pub(crate) fn missing() -> Option<&'static str> {
+pub(crate) fn missing(machine: Machine) -> Option<&'static str> {
     macro_rules! all_of {
         ($($feature:tt)*) => {
             $(if !std::arch::is_x86_feature_detected!($feature) { return Some($feature); })*
         };
     }
     all_of!("avx2" "fma" "bmi1" "bmi2" "lzcnt" "popcnt");
+    if machine.avx512 {
+        all_of!("avx512f" "avx512dq" "avx512bw" "avx512vl" "avx512cd" "avx512vpopcntdq");
+    }
     None
 }
 

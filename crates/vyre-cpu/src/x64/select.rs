@@ -9,12 +9,13 @@
 //! instruction reads no more bytes than the load does.
 
 mod floats;
+mod logic;
 mod memory;
 mod pieces;
 mod scalars;
 
 use super::allocate::general;
-use super::bytes::Vex;
+use super::bytes::{Evex, Extent, Form, Vex};
 use super::instruction::{Alu, Base, BlockData, Code, Condition, Inst, Kind, Memory, Shape};
 use crate::piece::{Block, Edge, End, Function, IntOrder, Op, Type, Value};
 use regalloc2::{Operand, RegClass, VReg};
@@ -68,6 +69,7 @@ pub(super) fn select(function: &Function) -> Code {
     code.operands = selector.operands;
     code.register_count = selector.register_count;
     code.constants = selector.constants.bytes;
+    code.vector_registers = function.machine.registers;
     code.stores_past = selector.stores_past;
     code
 }
@@ -478,7 +480,7 @@ impl<'f> Selector<'f> {
             RegClass::Float | RegClass::Vector => (op::FROM_GENERAL, Shape::Two),
         };
         let operands = [Operand::reg_def(to), Operand::reg_use(from)];
-        self.push(Kind::Vector(Vex { wide, ..vex }, shape), &operands);
+        self.push(Kind::Vector(with_width(vex, wide), shape), &operands);
     }
 
     fn select(&mut self, value: Value) {
@@ -590,129 +592,175 @@ fn condition_of(order: IntOrder) -> Condition {
     }
 }
 
-/// Vector instructions by their effect on lanes: prefix, map and opcode of [`Vex`], and the
-/// mnemonic. Float instructions are listed as packed single; [`typed`] derives the others.
+/// Vector instructions by their effect on lanes: prefix, map and opcode of [`Vex`], the mnemonic of
+/// the VEX encoding where there is one, and the [`Form`]. Float instructions are listed as packed
+/// single; [`typed`] derives the others.
 pub(super) mod op {
+    use super::super::bytes::Extent::{Bytes, Half, Quarter, Whole};
+    use super::super::bytes::{Evex, Form};
     use super::Vex;
 
     macro_rules! instructions {
-        ($($name:ident $prefix:literal $map:literal $opcode:literal $($wide:ident)? $manual:literal;)*) => {
-            $(pub(in super::super) const $name: Vex =
-                Vex { prefix: $prefix, map: $map, opcode: $opcode, wide: instructions!(@ $($wide)?) };)*
+        ($($name:ident $prefix:literal $map:literal $opcode:literal $($wide:ident)? $manual:literal
+            $form:ident $(($($fields:tt)*))?;)*) => {
+            $(pub(in super::super) const $name: Vex = Vex {
+                prefix: $prefix,
+                map: $map,
+                opcode: $opcode,
+                wide: instructions!(@wide $($wide)?),
+                form: instructions!(@$form $($($fields)*)?),
+            };)*
             #[cfg(test)]
             pub(in super::super) const ALL: &[(Vex, &str)] = &[$(($name, $manual)),*];
         };
-        (@) => { false };
-        (@ wide) => { true };
+        (@wide) => { false };
+        (@wide wide) => { true };
+        (@vex) => { Form::Vex };
+        (@both $memory:expr $(, $wide:ident)?) => { Form::Both(instructions!(@fields $memory $(, $wide)?)) };
+        (@evex $memory:expr $(, $wide:ident)?) => { Form::Evex(instructions!(@fields $memory $(, $wide)?)) };
+        (@mask $memory:expr, $spread:literal $(, $wide:ident)?) => {
+            Form::Mask(instructions!(@fields $memory $(, $wide)?), $spread)
+        };
+        (@fields $memory:expr $(, $wide:ident)?) => {
+            Evex { wide: instructions!(@wide $($wide)?), memory: $memory }
+        };
     }
 
     instructions! {
-        LOAD 0 1 0x10 "vmovups";
-        STORE 0 1 0x11 "vmovups";
-        STORE_PAST 0 1 0x2B "vmovntps";
-        ADD 0 1 0x58 "vaddps";
-        SUB 0 1 0x5C "vsubps";
-        MUL 0 1 0x59 "vmulps";
-        DIV 0 1 0x5E "vdivps";
-        MIN 0 1 0x5D "vminps";
-        MAX 0 1 0x5F "vmaxps";
-        SQRT 0 1 0x51 "vsqrtps";
-        COMPARE 0 1 0xC2 "vcmpps";
-        AND 0 1 0x54 "vandps";
-        XOR 0 1 0x57 "vxorps";
-        SHUFFLE 0 1 0xC6 "vshufps";
-        COMPARE_FLAGS 0 1 0x2E "vucomiss";
-        SIGN_BITS 0 1 0x50 "vmovmskps";
-        FROM_WORDS 0 1 0x5B "vcvtdq2ps";
-        TO_WORDS 2 1 0x5B "vcvttps2dq";
-        SINGLES_TO_DOUBLES 0 1 0x5A "vcvtps2pd";
-        DOUBLES_TO_SINGLES 1 1 0x5A "vcvtpd2ps";
-        SINGLE_TO_DOUBLE 2 1 0x5A "vcvtss2sd";
-        DOUBLE_TO_SINGLE 3 1 0x5A "vcvtsd2ss";
-        FROM_INT 2 1 0x2A "vcvtsi2ss";
-        TO_INT 2 1 0x2C "vcvttss2si";
-        ADD_HALVES 1 1 0xFD "vpaddw";
-        SUB_HALVES 1 1 0xF9 "vpsubw";
-        MUL_HALVES 1 1 0xD5 "vpmullw";
-        EQUAL_HALVES 1 1 0x75 "vpcmpeqw";
-        GREATER_HALVES 1 1 0x65 "vpcmpgtw";
-        MIN_HALVES 1 1 0xEA "vpminsw";
-        MAX_HALVES 1 1 0xEE "vpmaxsw";
-        MIN_UNSIGNED_HALVES 1 2 0x3A "vpminuw";
-        MAX_UNSIGNED_HALVES 1 2 0x3E "vpmaxuw";
-        MIN_WORDS 1 2 0x39 "vpminsd";
-        MAX_WORDS 1 2 0x3D "vpmaxsd";
-        SHIFT_HALVES 1 1 0x71 "";
-        EACH_LEFT 1 2 0x47 "vpsllvd";
-        EACH_RIGHT 1 2 0x45 "vpsrlvd";
-        EACH_RIGHT_SIGNED 1 2 0x46 "vpsravd";
-        BLEND_BYTES 1 3 0x4C "vpblendvb";
-        SPLAT_HALF 1 2 0x79 "vpbroadcastw";
-        BYTES_TO_HALVES 1 2 0x30 "vpmovzxbw";
-        BYTES_TO_HALVES_SIGNED 1 2 0x20 "vpmovsxbw";
-        ADD_WORDS 1 1 0xFE "vpaddd";
-        ADD_LONGS 1 1 0xD4 "vpaddq";
-        SUB_WORDS 1 1 0xFA "vpsubd";
-        SUB_LONGS 1 1 0xFB "vpsubq";
-        MUL_WORDS 1 2 0x40 "vpmulld";
-        MUL_TO_LONGS 1 1 0xF4 "vpmuludq";
-        MUL_TO_LONGS_SIGNED 1 2 0x28 "vpmuldq";
-        AND_BITS 1 1 0xDB "vpand";
-        AND_NOT_BITS 1 1 0xDF "vpandn";
-        OR_BITS 1 1 0xEB "vpor";
-        XOR_BITS 1 1 0xEF "vpxor";
-        EQUAL_WORDS 1 1 0x76 "vpcmpeqd";
-        EQUAL_LONGS 1 2 0x29 "vpcmpeqq";
-        GREATER_WORDS 1 1 0x66 "vpcmpgtd";
-        GREATER_LONGS 1 2 0x37 "vpcmpgtq";
-        MIN_UNSIGNED 1 2 0x3B "vpminud";
-        MAX_UNSIGNED 1 2 0x3F "vpmaxud";
-        ABS_WORDS 1 2 0x1E "vpabsd";
-        SHIFT_WORDS 1 1 0x72 "";
-        SHIFT_LONGS 1 1 0x73 "";
-        WORDS_LEFT 1 1 0xF2 "vpslld";
-        WORDS_RIGHT 1 1 0xD2 "vpsrld";
-        WORDS_RIGHT_SIGNED 1 1 0xE2 "vpsrad";
-        LONGS_LEFT 1 1 0xF3 "vpsllq";
-        LONGS_RIGHT 1 1 0xD3 "vpsrlq";
-        BLEND 1 3 0x4A "vblendvps";
-        BLEND_WORDS 1 3 0x02 "vpblendd";
-        BLEND_HALVES 1 3 0x0E "vpblendw";
-        TEST 1 2 0x17 "vptest";
-        SPLAT_SINGLE 1 2 0x18 "vbroadcastss";
-        SPLAT_DOUBLE 1 2 0x19 "vbroadcastsd";
-        SPLAT_WORD 1 2 0x58 "vpbroadcastd";
-        SPLAT_LONG 1 2 0x59 "vpbroadcastq";
-        FROM_GENERAL 1 1 0x6E "vmovd";
-        TO_GENERAL 1 1 0x7E "vmovd";
-        EXTRACT 1 3 0x16 "vpextrd";
-        INSERT 1 3 0x22 "vpinsrd";
-        INSERT_SINGLE 1 3 0x21 "vinsertps";
-        LOW_DOUBLES 1 1 0x14 "vunpcklpd";
-        LOAD_HIGH_DOUBLE 1 1 0x16 "vmovhpd";
-        EXTRACT_HALF 1 3 0x39 "vextracti128";
-        INSERT_HALF 1 3 0x38 "vinserti128";
-        COMBINE_HALVES 1 3 0x46 "vperm2i128";
-        PERMUTE_LONGS 1 3 0x00 wide "vpermq";
-        PERMUTE_WORDS 1 2 0x36 "vpermd";
-        SHUFFLE_BYTES 1 2 0x00 "vpshufb";
-        SHUFFLE_WORDS 1 1 0x70 "vpshufd";
-        ALIGN 1 3 0x0F "vpalignr";
-        WORDS_TO_LONGS 1 2 0x35 "vpmovzxdq";
-        WORDS_TO_LONGS_SIGNED 1 2 0x25 "vpmovsxdq";
-        BYTES_TO_WORDS 1 2 0x31 "vpmovzxbd";
-        BYTES_TO_WORDS_SIGNED 1 2 0x21 "vpmovsxbd";
-        HALVES_TO_WORDS 1 2 0x33 "vpmovzxwd";
-        HALVES_TO_WORDS_SIGNED 1 2 0x23 "vpmovsxwd";
-        PACK_WORDS 1 2 0x2B "vpackusdw";
-        PACK_HALVES 1 1 0x67 "vpackuswb";
-        ROUND_SINGLES 1 3 0x08 "vroundps";
-        MULTIPLY_ADD_213 1 2 0xA8 "vfmadd213ps";
-        MULTIPLY_ADD_231 1 2 0xB8 "vfmadd231ps";
-        GENERAL_AND_NOT 0 2 0xF2 "andn";
-        GENERAL_LEFT 1 2 0xF7 "shlx";
-        GENERAL_RIGHT 3 2 0xF7 "shrx";
-        GENERAL_RIGHT_SIGNED 2 2 0xF7 "sarx";
+        LOAD 0 1 0x10 "vmovups" both(Whole);
+        STORE 0 1 0x11 "vmovups" both(Whole);
+        COPY 0 1 0x28 "vmovaps" both(Whole);
+        STORE_PAST 0 1 0x2B "vmovntps" both(Whole);
+        ADD 0 1 0x58 "vaddps" both(Whole);
+        SUB 0 1 0x5C "vsubps" both(Whole);
+        MUL 0 1 0x59 "vmulps" both(Whole);
+        DIV 0 1 0x5E "vdivps" both(Whole);
+        MIN 0 1 0x5D "vminps" both(Whole);
+        MAX 0 1 0x5F "vmaxps" both(Whole);
+        SQRT 0 1 0x51 "vsqrtps" both(Whole);
+        COMPARE 0 1 0xC2 "vcmpps" mask(Whole, 0x38);
+        AND 0 1 0x54 "vandps" both(Whole);
+        XOR 0 1 0x57 "vxorps" both(Whole);
+        SHUFFLE 0 1 0xC6 "vshufps" both(Whole);
+        COMPARE_FLAGS 0 1 0x2E "vucomiss" both(Bytes(4));
+        SIGN_BITS 0 1 0x50 "vmovmskps" vex;
+        SIGNS_TO_MASK 2 2 0x39 "vpmovd2m" evex(Whole);
+        TEST_TO_MASK 1 2 0x27 "vptestmd" evex(Whole);
+        MASK_FLAGS 1 1 0x98 "kortestb" vex;
+        MASK_TO_GENERAL 1 1 0x93 "kmovb" vex;
+        FROM_WORDS 0 1 0x5B "vcvtdq2ps" both(Whole);
+        TO_WORDS 2 1 0x5B "vcvttps2dq" both(Whole);
+        FROM_UNSIGNED_WORDS 3 1 0x7A "vcvtudq2ps" evex(Whole);
+        TO_UNSIGNED_WORDS 0 1 0x78 "vcvttps2udq" evex(Whole);
+        SINGLES_TO_DOUBLES 0 1 0x5A "vcvtps2pd" both(Half);
+        DOUBLES_TO_SINGLES 1 1 0x5A "vcvtpd2ps" both(Whole, wide);
+        SINGLE_TO_DOUBLE 2 1 0x5A "vcvtss2sd" both(Bytes(4));
+        DOUBLE_TO_SINGLE 3 1 0x5A "vcvtsd2ss" both(Bytes(8), wide);
+        FROM_INT 2 1 0x2A "vcvtsi2ss" both(Bytes(4));
+        TO_INT 2 1 0x2C "vcvttss2si" both(Bytes(4));
+        ADD_HALVES 1 1 0xFD "vpaddw" both(Whole);
+        SUB_HALVES 1 1 0xF9 "vpsubw" both(Whole);
+        MUL_HALVES 1 1 0xD5 "vpmullw" both(Whole);
+        EQUAL_HALVES 1 1 0x75 "vpcmpeqw" mask(Whole, 0x28, wide);
+        GREATER_HALVES 1 1 0x65 "vpcmpgtw" mask(Whole, 0x28, wide);
+        MIN_HALVES 1 1 0xEA "vpminsw" both(Whole);
+        MAX_HALVES 1 1 0xEE "vpmaxsw" both(Whole);
+        MIN_UNSIGNED_HALVES 1 2 0x3A "vpminuw" both(Whole);
+        MAX_UNSIGNED_HALVES 1 2 0x3E "vpmaxuw" both(Whole);
+        MIN_WORDS 1 2 0x39 "vpminsd" both(Whole);
+        MAX_WORDS 1 2 0x3D "vpmaxsd" both(Whole);
+        MIN_LONGS 1 2 0x39 "vpminsq" evex(Whole, wide);
+        MAX_LONGS 1 2 0x3D "vpmaxsq" evex(Whole, wide);
+        MIN_UNSIGNED_LONGS 1 2 0x3B "vpminuq" evex(Whole, wide);
+        MAX_UNSIGNED_LONGS 1 2 0x3F "vpmaxuq" evex(Whole, wide);
+        SHIFT_HALVES 1 1 0x71 "" both(Whole);
+        EACH_LEFT 1 2 0x47 "vpsllvd" both(Whole);
+        EACH_RIGHT 1 2 0x45 "vpsrlvd" both(Whole);
+        EACH_RIGHT_SIGNED 1 2 0x46 "vpsravd" both(Whole);
+        EACH_RIGHT_SIGNED_LONGS 1 2 0x46 "vpsravq" evex(Whole, wide);
+        BLEND_BYTES 1 3 0x4C "vpblendvb" vex;
+        SPLAT_HALF 1 2 0x79 "vpbroadcastw" both(Bytes(2));
+        BYTES_TO_HALVES 1 2 0x30 "vpmovzxbw" both(Half);
+        BYTES_TO_HALVES_SIGNED 1 2 0x20 "vpmovsxbw" both(Half);
+        ADD_WORDS 1 1 0xFE "vpaddd" both(Whole);
+        ADD_LONGS 1 1 0xD4 "vpaddq" both(Whole, wide);
+        SUB_WORDS 1 1 0xFA "vpsubd" both(Whole);
+        SUB_LONGS 1 1 0xFB "vpsubq" both(Whole, wide);
+        MUL_WORDS 1 2 0x40 "vpmulld" both(Whole);
+        MUL_LONGS 1 2 0x40 "vpmullq" evex(Whole, wide);
+        MUL_TO_LONGS 1 1 0xF4 "vpmuludq" both(Whole, wide);
+        MUL_TO_LONGS_SIGNED 1 2 0x28 "vpmuldq" both(Whole, wide);
+        AND_BITS 1 1 0xDB "vpand" both(Whole);
+        AND_NOT_BITS 1 1 0xDF "vpandn" both(Whole);
+        OR_BITS 1 1 0xEB "vpor" both(Whole);
+        XOR_BITS 1 1 0xEF "vpxor" both(Whole);
+        LOGIC 1 3 0x25 "vpternlogd" evex(Whole);
+        EQUAL_WORDS 1 1 0x76 "vpcmpeqd" mask(Whole, 0x38);
+        EQUAL_LONGS 1 2 0x29 "vpcmpeqq" mask(Whole, 0x38, wide);
+        GREATER_WORDS 1 1 0x66 "vpcmpgtd" mask(Whole, 0x38);
+        GREATER_LONGS 1 2 0x37 "vpcmpgtq" mask(Whole, 0x38, wide);
+        MIN_UNSIGNED 1 2 0x3B "vpminud" both(Whole);
+        MAX_UNSIGNED 1 2 0x3F "vpmaxud" both(Whole);
+        ABS_WORDS 1 2 0x1E "vpabsd" both(Whole);
+        ABS_LONGS 1 2 0x1F "vpabsq" evex(Whole, wide);
+        ONES_OF_WORDS 1 2 0x55 "vpopcntd" evex(Whole);
+        ONES_OF_LONGS 1 2 0x55 "vpopcntq" evex(Whole, wide);
+        LEADING_ZEROS_OF_WORDS 1 2 0x44 "vplzcntd" evex(Whole);
+        LEADING_ZEROS_OF_LONGS 1 2 0x44 "vplzcntq" evex(Whole, wide);
+        SHIFT_WORDS 1 1 0x72 "" both(Whole);
+        SHIFT_LONGS 1 1 0x73 "" both(Whole, wide);
+        SHIFT_LONGS_SIGNED 1 1 0x72 "" evex(Whole, wide);
+        WORDS_LEFT 1 1 0xF2 "vpslld" both(Bytes(16));
+        WORDS_RIGHT 1 1 0xD2 "vpsrld" both(Bytes(16));
+        WORDS_RIGHT_SIGNED 1 1 0xE2 "vpsrad" both(Bytes(16));
+        LONGS_LEFT 1 1 0xF3 "vpsllq" both(Bytes(16), wide);
+        LONGS_RIGHT 1 1 0xD3 "vpsrlq" both(Bytes(16), wide);
+        LONGS_RIGHT_SIGNED 1 1 0xE2 "vpsraq" evex(Bytes(16), wide);
+        ROTATE_WORDS 1 1 0x72 "" evex(Whole);
+        EACH_ROTATE_LEFT 1 2 0x15 "vprolvd" evex(Whole);
+        EACH_ROTATE_RIGHT 1 2 0x14 "vprorvd" evex(Whole);
+        ROTATE_LONGS 1 1 0x72 "" evex(Whole, wide);
+        BLEND 1 3 0x4A "vblendvps" vex;
+        BLEND_WORDS 1 3 0x02 "vpblendd" vex;
+        BLEND_HALVES 1 3 0x0E "vpblendw" vex;
+        TEST 1 2 0x17 "vptest" vex;
+        SPLAT_SINGLE 1 2 0x18 "vbroadcastss" both(Bytes(4));
+        SPLAT_DOUBLE 1 2 0x19 "vbroadcastsd" both(Bytes(8), wide);
+        SPLAT_WORD 1 2 0x58 "vpbroadcastd" both(Bytes(4));
+        SPLAT_LONG 1 2 0x59 "vpbroadcastq" both(Bytes(8), wide);
+        FROM_GENERAL 1 1 0x6E "vmovd" both(Bytes(4));
+        TO_GENERAL 1 1 0x7E "vmovd" both(Bytes(4));
+        EXTRACT 1 3 0x16 "vpextrd" both(Bytes(4));
+        INSERT 1 3 0x22 "vpinsrd" both(Bytes(4));
+        INSERT_SINGLE 1 3 0x21 "vinsertps" both(Bytes(4));
+        LOW_DOUBLES 1 1 0x14 "vunpcklpd" both(Whole, wide);
+        LOAD_HIGH_DOUBLE 1 1 0x16 "vmovhpd" both(Bytes(8), wide);
+        EXTRACT_HALF 1 3 0x39 "vextracti128" both(Bytes(16));
+        INSERT_HALF 1 3 0x38 "vinserti128" both(Bytes(16));
+        COMBINE_HALVES 1 3 0x46 "vperm2i128" vex;
+        JOIN_HALVES 1 3 0x43 "vshufi32x4" evex(Whole);
+        PERMUTE_LONGS 1 3 0x00 wide "vpermq" both(Whole, wide);
+        PERMUTE_WORDS 1 2 0x36 "vpermd" both(Whole);
+        PERMUTE_WORDS_OF_TWO 1 2 0x76 "vpermi2d" evex(Whole);
+        SHUFFLE_BYTES 1 2 0x00 "vpshufb" both(Whole);
+        SHUFFLE_WORDS 1 1 0x70 "vpshufd" both(Whole);
+        ALIGN 1 3 0x0F "vpalignr" both(Whole);
+        ALIGN_WORDS 1 3 0x03 "valignd" evex(Whole);
+        WORDS_TO_LONGS 1 2 0x35 "vpmovzxdq" both(Half);
+        WORDS_TO_LONGS_SIGNED 1 2 0x25 "vpmovsxdq" both(Half);
+        BYTES_TO_WORDS 1 2 0x31 "vpmovzxbd" both(Quarter);
+        BYTES_TO_WORDS_SIGNED 1 2 0x21 "vpmovsxbd" both(Quarter);
+        HALVES_TO_WORDS 1 2 0x33 "vpmovzxwd" both(Half);
+        HALVES_TO_WORDS_SIGNED 1 2 0x23 "vpmovsxwd" both(Half);
+        PACK_WORDS 1 2 0x2B "vpackusdw" both(Whole);
+        PACK_HALVES 1 1 0x67 "vpackuswb" both(Whole);
+        ROUND_SINGLES 1 3 0x08 "vroundps" both(Whole);
+        MULTIPLY_ADD_213 1 2 0xA8 "vfmadd213ps" both(Whole);
+        MULTIPLY_ADD_231 1 2 0xB8 "vfmadd231ps" both(Whole);
+        GENERAL_AND_NOT 0 2 0xF2 "andn" vex;
+        GENERAL_LEFT 1 2 0xF7 "shlx" vex;
+        GENERAL_RIGHT 3 2 0xF7 "shrx" vex;
+        GENERAL_RIGHT_SIGNED 2 2 0xF7 "sarx" vex;
     }
 }
 
@@ -724,5 +772,34 @@ fn typed(vex: Vex, ty: Type) -> Vex {
         (false, false) => 2,
         (false, true) => 3,
     };
-    Vex { prefix, ..vex }
+    in_lanes(Vex { prefix, ..vex }, ty)
+}
+
+/// Derives an instruction for a type that only EVEX has in its fields: packed or scalar, in lanes
+/// of 32 or 64 bits.
+fn in_lanes(vex: Vex, ty: Type) -> Vex {
+    let memory = if ty.is_piece() { Extent::Whole } else { Extent::Bytes(ty.bytes() as u8) };
+    let evex = Evex { wide: ty.is_wide(), memory };
+    let form = match vex.form {
+        Form::Vex => Form::Vex,
+        Form::Both(_) => Form::Both(evex),
+        Form::Evex(_) => Form::Evex(evex),
+        Form::Mask(_, spread) => Form::Mask(evex, spread),
+    };
+    Vex { form, ..vex }
+}
+
+/// Derives an instruction whose bit W tells the width, in both encodings.
+fn with_width(vex: Vex, wide: bool) -> Vex {
+    let of_width = |evex: Evex| match evex.memory {
+        Extent::Bytes(_) => Evex { wide, memory: Extent::Bytes(if wide { 8 } else { 4 }) },
+        Extent::Whole | Extent::Half | Extent::Quarter => Evex { wide, ..evex },
+    };
+    let form = match vex.form {
+        Form::Vex => Form::Vex,
+        Form::Both(evex) => Form::Both(of_width(evex)),
+        Form::Evex(evex) => Form::Evex(of_width(evex)),
+        Form::Mask(evex, spread) => Form::Mask(of_width(evex), spread),
+    };
+    Vex { wide, form, ..vex }
 }

@@ -1,7 +1,7 @@
 //! Checks the encodings against an independent decoder: every instruction with many registers and
 //! all kinds of memory operands, and whole kernels.
 
-use super::bytes::{Base, Bytes, General, Length, Memory, Place, Vex};
+use super::bytes::{Base, Bytes, Evex, Extent, Form, General, Length, Memory, Place, Vex};
 use super::select::op;
 use crate::effort::Effort;
 use crate::piece::{Builder, Function, I32, I64, Lane, Type};
@@ -25,6 +25,17 @@ fn number(register: Register) -> Option<u8> {
     (register != Register::None).then(|| register.full_register().number() as u8)
 }
 
+/// Whether a decoded register is the one that the encoder was given: of a larger number, only the
+/// lower bits name a mask register or a general one.
+fn is_register(decoded: Register, given: u8) -> bool {
+    let count = match decoded {
+        _ if decoded.is_k() => 8,
+        _ if decoded.is_gpr() => 16,
+        _ => 32,
+    };
+    number(decoded) == Some(given % count)
+}
+
 /// Memory operands of all forms, with all registers.
 fn memories() -> Vec<Memory> {
     let displacements = [0, 1, -128, 127, 128, -129, i32::MIN, i32::MAX];
@@ -45,12 +56,29 @@ fn places() -> Vec<Place> {
     (0..16).map(Place::Register).chain(memories().into_iter().map(Place::Memory)).collect()
 }
 
+/// [`places`] with all 32 vector registers, and displacements around those that a byte can hold.
+fn wide_places() -> Vec<Place> {
+    let units = [2, 4, 8, 16, 32].into_iter().flat_map(|unit| [unit, -128 * unit, 127 * unit, 128 * unit]);
+    let near = units.flat_map(|displacement| [displacement, displacement + 1]);
+    let memories = near.map(|displacement| Place::Memory(Memory::at(3, displacement)));
+    (16..32).map(Place::Register).chain(places()).chain(memories).collect()
+}
+
+/// Mnemonic of the EVEX encoding, where it differs from that of VEX.
+fn evex_manual(manual: &str) -> String {
+    match manual {
+        "vpand" | "vpandn" | "vpor" | "vpxor" => format!("{manual}d"),
+        "vroundps" => "vrndscaleps".into(),
+        "vinserti128" => "vinserti32x4".into(),
+        "vextracti128" => "vextracti32x4".into(),
+        _ => manual.into(),
+    }
+}
+
 /// Whether an operand of the decoded instruction is the place.
 fn names(decoded: &Instruction, operand: u32, place: Place) -> bool {
     match (decoded.op_kind(operand), place) {
-        (OpKind::Register, Place::Register(register)) => {
-            number(decoded.op_register(operand)) == Some(register)
-        }
+        (OpKind::Register, Place::Register(register)) => is_register(decoded.op_register(operand), register),
         (OpKind::Memory, Place::Memory(memory)) => {
             let Base::Register(base) = memory.base else { return false };
             number(decoded.memory_base()) == Some(base)
@@ -67,11 +95,9 @@ fn names(decoded: &Instruction, operand: u32, place: Place) -> bool {
 fn roles(decoded: &Instruction) -> Option<(u32, Option<u32>, u32)> {
     let registers = (0..decoded.op_count()).filter(|&k| decoded.op_kind(k) != OpKind::Immediate8).count();
     let name = format!("{:?}", decoded.mnemonic()).to_lowercase();
-    let reversed = ["vpextrd", "vpextrq", "vextracti128"].contains(&&*name);
-    let stores = matches!(decoded.code(), code if format!("{code:?}").contains("m128_xmm"))
-        || format!("{:?}", decoded.code()).contains("m256_ymm")
-        || format!("{:?}", decoded.code()).contains("rm32_xmm")
-        || format!("{:?}", decoded.code()).contains("rm64_xmm");
+    let reversed = ["vpextrd", "vpextrq", "vextracti128", "vextracti32x4"].contains(&&*name);
+    let code = format!("{:?}", decoded.code()).replace("_k1z", "");
+    let stores = ["m128_xmm", "m256_ymm", "rm32_xmm", "rm64_xmm"].iter().any(|form| code.contains(form));
     Some(match registers {
         2 if reversed || stores => (1, None, 0),
         2 => (0, None, 1),
@@ -101,10 +127,10 @@ fn check_vex(vex: Vex, manual: &str, length: Length, places: &[Place]) -> usize 
                 let Some((first, middle, last)) = roles(&decoded) else {
                     panic!("{decoded} has other operands")
                 };
-                assert_eq!(number(decoded.op_register(first)), Some(register), "{decoded}");
+                assert!(is_register(decoded.op_register(first), register), "{decoded}");
                 assert!(names(&decoded, last, place), "{decoded} names {place:?}");
                 if let Some(middle) = middle {
-                    assert_eq!(number(decoded.op_register(middle)), Some(second), "{decoded}");
+                    assert!(is_register(decoded.op_register(middle), second), "{decoded}");
                 }
                 valid += 1;
             }
@@ -117,7 +143,8 @@ fn check_vex(vex: Vex, manual: &str, length: Length, places: &[Place]) -> usize 
 fn vector_instructions_are_those_of_the_manual() {
     let all = places();
     let few: Vec<Place> = all.iter().copied().step_by(7).collect();
-    for &(vex, manual) in op::ALL.iter().filter(|(_, manual)| !manual.is_empty()) {
+    let has_vex = |vex: Vex| !matches!(vex.form, Form::Evex(_));
+    for &(vex, manual) in op::ALL.iter().filter(|(vex, manual)| !manual.is_empty() && has_vex(*vex)) {
         let places =
             if vex == op::ADD || vex == op::BLEND_WORDS || vex == op::MUL_WORDS { &all } else { &few };
         let lengths = [Length::Bits128, Length::Bits256];
@@ -126,12 +153,96 @@ fn vector_instructions_are_those_of_the_manual() {
     }
 }
 
+/// Encodes an EVEX instruction with each place and all registers, and compares; returns the number
+/// of valid encodings.
+fn check_evex(vex: Vex, evex: Evex, manual: &str, length: Length, places: &[Place]) -> usize {
+    let mut valid = 0;
+    for (at, &place) in places.iter().enumerate() {
+        for register in [at % 32, (at + 16) % 32, at % 8].map(|register| register as u8) {
+            let second = (5 * at % 32) as u8;
+            let attempts = [(0, None), (second, None), (0, Some(0x30)), (second, Some(0x30))];
+            for (second, immediate) in attempts {
+                let mut bytes = Bytes::default();
+                bytes.evex(vex, evex, length, (register, second, place), immediate);
+                let Some(decoded) = only(&bytes.code) else { continue };
+                assert_eq!(format!("{:?}", decoded.mnemonic()).to_lowercase(), manual, "{decoded}");
+                let Some((first, middle, last)) = roles(&decoded) else {
+                    panic!("{decoded} has other operands")
+                };
+                assert!(is_register(decoded.op_register(first), register), "{decoded}");
+                assert!(names(&decoded, last, place), "{decoded} names {place:?}");
+                if let Some(middle) = middle {
+                    assert!(is_register(decoded.op_register(middle), second), "{decoded}");
+                }
+                valid += 1;
+            }
+        }
+    }
+    valid
+}
+
+#[test]
+fn vector_instructions_with_upper_registers_are_those_of_the_manual() {
+    let all: Vec<Place> = wide_places();
+    let few: Vec<Place> = all.iter().copied().step_by(5).collect();
+    for &(vex, manual) in op::ALL.iter().filter(|(_, manual)| !manual.is_empty()) {
+        let (Form::Both(evex) | Form::Evex(evex) | Form::Mask(evex, _)) = vex.form else { continue };
+        let manual = evex_manual(manual);
+        let all = if vex == op::ADD || vex == op::LOGIC || vex == op::BYTES_TO_WORDS { &all } else { &few };
+        let lengths = [Length::Bits128, Length::Bits256];
+        let valid: usize =
+            lengths.into_iter().map(|length| check_evex(vex, evex, &manual, length, all)).sum();
+        assert!(valid > 0, "{manual} has no encoding");
+    }
+}
+
+/// The instruction of a form with this width and type, and its EVEX fields.
+fn typed_evex(vex: Vex, wide: bool) -> Evex {
+    let (Form::Both(evex) | Form::Evex(evex) | Form::Mask(evex, _)) = vex.form else {
+        panic!("{vex:?} has no such encoding")
+    };
+    Evex { wide, ..evex }
+}
+
+#[test]
+fn comparisons_into_upper_registers_go_by_a_mask() {
+    let rows = [
+        (op::EQUAL_HALVES, "vpcmpeqw", "vpmovm2w"),
+        (op::GREATER_WORDS, "vpcmpgtd", "vpmovm2d"),
+        (op::EQUAL_LONGS, "vpcmpeqq", "vpmovm2q"),
+        (op::COMPARE, "vcmpps", "vpmovm2d"),
+    ];
+    for (vex, compare, spread) in rows {
+        for registers in [(20, 3, 5), (1, 30, 5), (1, 3, 17)] {
+            let mut bytes = Bytes::default();
+            let (to, a, b) = registers;
+            let immediate = (vex == op::COMPARE).then_some(1);
+            bytes.vector(vex, Length::Bits256, (to, a, Place::Register(b)), immediate);
+            let decoded = decode(&bytes.code);
+            let name = |inst: &Instruction| format!("{:?}", inst.mnemonic()).to_lowercase();
+            assert_eq!(decoded.iter().map(name).collect::<Vec<String>>(), [compare, spread]);
+            assert_eq!(decoded[0].op0_register(), Register::K1);
+            assert_eq!(decoded[1].op1_register(), Register::K1);
+            assert_eq!(number(decoded[1].op0_register()), Some(to));
+        }
+    }
+}
+
 #[test]
 fn float_instructions_exist_for_every_type() {
+    let few: Vec<Place> = wide_places().into_iter().step_by(5).collect();
     for (vex, manual) in [(op::ADD, "vadd"), (op::SQRT, "vsqrt"), (op::COMPARE, "vcmp"), (op::MAX, "vmax")] {
         for (prefix, suffix) in [(0, "ps"), (1, "pd"), (2, "ss"), (3, "sd")] {
             let typed = Vex { prefix, ..vex };
             assert!(check_vex(typed, &format!("{manual}{suffix}"), Length::Bits128, &places()) > 0);
+            let evex = typed_evex(vex, prefix % 2 == 1);
+            let memory = match prefix {
+                2 => Extent::Bytes(4),
+                3 => Extent::Bytes(8),
+                _ => Extent::Whole,
+            };
+            let (evex, name) = (Evex { memory, ..evex }, format!("{manual}{suffix}"));
+            assert!(check_evex(typed, evex, &name, Length::Bits128, &few) > 0);
         }
     }
     for (vex, manual) in [(op::MULTIPLY_ADD_213, "vfmadd213"), (op::MULTIPLY_ADD_231, "vfmadd231")] {
@@ -150,12 +261,15 @@ fn shifts_by_a_number_are_those_of_the_manual() {
         (op::SHIFT_WORDS, 6, "vpslld"),
         (op::SHIFT_LONGS, 2, "vpsrlq"),
         (op::SHIFT_LONGS, 6, "vpsllq"),
+        (op::SHIFT_LONGS_SIGNED, 4, "vpsraq"),
+        (op::ROTATE_WORDS, 1, "vprold"),
+        (op::ROTATE_LONGS, 1, "vprolq"),
     ];
     for (vex, digit, manual) in rows {
-        for to in 0..16 {
-            for from in 0..16 {
+        for to in 0..32 {
+            for from in 0..32 {
                 let mut bytes = Bytes::default();
-                bytes.vex(vex, Length::Bits256, (digit, to, Place::Register(from)), Some(17));
+                bytes.vector(vex, Length::Bits256, (digit, to, Place::Register(from)), Some(17));
                 let Some(decoded) = only(&bytes.code) else { panic!("{manual} does not decode") };
                 assert_eq!(format!("{:?}", decoded.mnemonic()).to_lowercase(), manual);
                 assert_eq!(number(decoded.op0_register()), Some(to));
@@ -240,11 +354,14 @@ fn bytes_and_numbers_reach_every_register() {
 
 #[test]
 fn the_code_that_calls_routines_saves_every_register_it_may_not_change() {
-    let code = decode(&super::caller_code());
-    assert!(code.iter().all(|inst| !inst.is_invalid()));
-    let count = |name: &str| code.iter().filter(|inst| format!("{:?}", inst.mnemonic()) == name).count();
-    assert_eq!((count("Vmovups"), count("Vzeroupper"), count("Call"), count("Ret")), (32, 1, 1, 1));
-    assert_eq!(count("Push"), count("Pop"));
+    for machine in [super::AVX2, super::AVX512] {
+        let code = decode(&super::caller_code(machine));
+        assert!(code.iter().all(|inst| !inst.is_invalid()));
+        let count = |name: &str| code.iter().filter(|inst| format!("{:?}", inst.mnemonic()) == name).count();
+        let moved = 2 * machine.registers;
+        assert_eq!((count("Vmovups"), count("Vzeroupper"), count("Call"), count("Ret")), (moved, 1, 1, 1));
+        assert_eq!(count("Push"), count("Pop"));
+    }
 }
 
 /// Follows all control flow of a function from its start.
@@ -294,7 +411,7 @@ fn generated_kernels_are_instructions_from_start_to_end() {
 
 /// A function that writes to stack memory of this size.
 fn with_stack(bytes: u32) -> Function {
-    let mut builder = Builder::new(super::PIECE_BYTES, &[I64; 5]);
+    let mut builder = Builder::new(super::AVX2, &[I64; 5]);
     let slot = builder.create_slot(bytes);
     let (address, zero) = (builder.stack_address(slot), builder.int(I32, 0));
     builder.store(zero, address, 0);
@@ -322,7 +439,7 @@ fn a_function_that_takes_too_much_stack_is_refused() {
 
 #[test]
 fn stores_past_the_caches_are_done_before_the_function_returns() -> Result<(), String> {
-    let mut builder = Builder::new(super::PIECE_BYTES, &[I64; 5]);
+    let mut builder = Builder::new(super::AVX2, &[I64; 5]);
     let zeros = builder.constant(Type::piece(Lane::F32, 32), 0);
     let address = builder.entry_params()[0];
     builder.store_past(zeros, address, 32);

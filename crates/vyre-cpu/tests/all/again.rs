@@ -1,6 +1,8 @@
 //! Runs the other tests again in configurations that this processor does not choose by default.
 
 use std::process::Command;
+use vyre_cpu::Cpu;
+use vyre_driver::VyreBackend;
 
 #[test]
 fn all_of_it_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {
@@ -9,6 +11,16 @@ fn all_of_it_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     }
     again(("VYRE_CPU", "cranelift"), &["bounds::", "differential::", "division::", "oracle::", "threads::"])
+}
+
+#[test]
+fn all_of_it_with_avx2() -> Result<(), Box<dyn std::error::Error>> {
+    let name = Cpu::new()?.device_profile().device_name;
+    if !name.contains("AVX-512") {
+        println!("SKIP: the other tests do not use AVX-512 ({name})");
+        return Ok(());
+    }
+    again(("VYRE_CPU", "avx2"), &["bounds::", "differential::", "division::", "oracle::", "threads::"])
 }
 
 #[test]

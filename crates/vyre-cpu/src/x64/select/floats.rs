@@ -2,7 +2,7 @@
 
 use super::super::bytes::Vex;
 use super::super::instruction::{Alu, Condition, Kind, Shape};
-use super::{Place, Selector, op, typed};
+use super::{Place, Selector, in_lanes, op, typed, with_width};
 use crate::piece::{FloatOrder, Op, Rounding, Type, Value};
 use regalloc2::{Operand, VReg};
 
@@ -18,7 +18,7 @@ impl Selector<'_> {
             Op::Fma => self.multiply_add(value, to, ty),
             Op::Sqrt => self.of_one(value, to, typed(op::SQRT, ty), None),
             Op::Round(rounding) => {
-                let vex = Vex { opcode: 0x0A + u8::from(ty.is_wide()), ..op::ROUND_SINGLES };
+                let vex = Vex { opcode: 0x0A + u8::from(ty.is_wide()), ..in_lanes(op::ROUND_SINGLES, ty) };
                 self.of_one(value, to, vex, Some(rounding_number(rounding)));
             }
             Op::Promote => self.of_one(value, to, op::SINGLE_TO_DOUBLE, None),
@@ -29,7 +29,7 @@ impl Selector<'_> {
                 let wide = self.ty(from).is_wide() || !signed;
                 let from = self.register(from);
                 let zero = self.vector_constant([0; 32]);
-                let vex = Vex { wide, ..typed(op::FROM_INT, ty) };
+                let vex = with_width(typed(op::FROM_INT, ty), wide);
                 self.three_to(to, vex, false, zero, Place::Register(from), None);
             }
             other => unreachable!("{other:?} does not give a scalar float"),
@@ -75,11 +75,11 @@ impl Selector<'_> {
         let (vex, kept, x, y) =
             if into_sum { (op::MULTIPLY_ADD_231, c, a, b) } else { (op::MULTIPLY_ADD_213, a, b, c) };
         let scalar = u8::from(!ty.is_piece());
-        let vex = Vex { opcode: vex.opcode + scalar, wide: ty.is_wide(), ..vex };
+        let vex = Vex { opcode: vex.opcode + scalar, wide: ty.is_wide(), ..in_lanes(vex, ty) };
         let (kept, x) = (self.register(kept), self.register(x));
         let y = self.place(y);
         let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(kept), Operand::reg_use(x)];
-        self.push_place(Kind::Vector(vex, Shape::MultiplyAdd), ty.is_piece(), &operands, y, None);
+        self.push_place(Kind::Vector(vex, Shape::InPlace), ty.is_piece(), &operands, y, None);
     }
 
     /// Sets the flags for a comparison of scalars, if one flag condition expresses it.
@@ -97,7 +97,7 @@ impl Selector<'_> {
         }
         let b = self.register(b);
         let a = self.place(a);
-        let vex = Vex { prefix: u8::from(ty.is_wide()), ..op::COMPARE_FLAGS };
+        let vex = Vex { prefix: u8::from(ty.is_wide()), ..in_lanes(op::COMPARE_FLAGS, ty) };
         self.push_place(Kind::Vector(vex, Shape::Test), false, &[Operand::reg_use(b)], a, None);
         Some(holds)
     }
@@ -119,7 +119,7 @@ impl Selector<'_> {
         let [from] = self.args(value);
         let (to, wide, ty) = (self.home(value), self.ty(value).is_wide(), self.ty(from));
         let from = self.register(from);
-        let vex = Vex { wide, ..typed(op::TO_INT, ty) };
+        let vex = with_width(typed(op::TO_INT, ty), wide);
         self.push(Kind::Vector(vex, Shape::Two), &[Operand::reg_def(to), Operand::reg_use(from)]);
     }
 }

@@ -3,11 +3,16 @@
 use super::super::bytes::Vex;
 use super::super::instruction::{Alu, Kind, Memory, Shape};
 use super::floats::{order_number, rounding_number};
-use super::{Place, Selector, op, typed};
+use super::logic;
+use super::{Place, Selector, in_lanes, op, typed, with_width};
 use crate::piece::{FloatOrder, IntOrder, Lane, Op, Type, Value};
 use regalloc2::{Operand, VReg};
 
 impl Selector<'_> {
+    pub(super) fn avx512(&self) -> bool {
+        self.function.machine.avx512
+    }
+
     // Instructions by shape.
 
     pub(super) fn three_to(
@@ -117,6 +122,7 @@ impl Selector<'_> {
             Op::FloatDiv | Op::FloatMin | Op::FloatMax => self.float_of_two(value, to, ty),
             Op::Add => self.of_two(value, to, sized(op::ADD_HALVES, op::ADD_WORDS, op::ADD_LONGS), true),
             Op::Sub => self.of_two(value, to, sized(op::SUB_HALVES, op::SUB_WORDS, op::SUB_LONGS), false),
+            Op::Mul if wide && self.avx512() => self.of_two(value, to, op::MUL_LONGS, true),
             Op::Mul if wide => self.multiply_longs(value, to),
             Op::Mul => self.of_two(value, to, sized(op::MUL_HALVES, op::MUL_WORDS, op::MUL_WORDS), true),
             Op::Neg | Op::Abs if float => self.sign_changed(value, to, ty),
@@ -127,7 +133,9 @@ impl Selector<'_> {
                 let vex = sized(op::SUB_HALVES, op::SUB_WORDS, op::SUB_LONGS);
                 self.three_to(to, vex, true, zero, from, None);
             }
-            Op::Abs => self.of_one_place(value, to, op::ABS_WORDS, None),
+            Op::Abs => self.of_one_place(value, to, of_width(op::ABS_WORDS, op::ABS_LONGS), None),
+            Op::And | Op::Or | Op::Xor | Op::AndNot | Op::Not | Op::Choose
+                if self.avx512() && self.logic_of_three(value, to) => {}
             Op::And => self.and(value, to),
             Op::Or => self.of_two(value, to, op::OR_BITS, true),
             Op::Xor => self.of_two(value, to, op::XOR_BITS, true),
@@ -144,21 +152,40 @@ impl Selector<'_> {
             }
             Op::ShiftLeft => self.shift_piece(value, to, 6, of_width(op::WORDS_LEFT, op::LONGS_LEFT)),
             Op::ShiftRight => self.shift_piece(value, to, 2, of_width(op::WORDS_RIGHT, op::LONGS_RIGHT)),
-            Op::ShiftRightSigned => self.shift_piece(value, to, 4, op::WORDS_RIGHT_SIGNED),
+            Op::ShiftRightSigned => {
+                self.shift_piece(value, to, 4, of_width(op::WORDS_RIGHT_SIGNED, op::LONGS_RIGHT_SIGNED));
+            }
             Op::ShiftLeftEach => {
-                let vex = Vex { wide, ..op::EACH_LEFT };
+                let vex = with_width(op::EACH_LEFT, wide);
                 self.of_two(value, to, vex, false);
             }
             Op::ShiftRightEach => {
-                let vex = Vex { wide, ..op::EACH_RIGHT };
+                let vex = with_width(op::EACH_RIGHT, wide);
                 self.of_two(value, to, vex, false);
             }
-            Op::ShiftRightSignedEach => self.of_two(value, to, op::EACH_RIGHT_SIGNED, false),
+            Op::ShiftRightSignedEach => {
+                let vex = of_width(op::EACH_RIGHT_SIGNED, op::EACH_RIGHT_SIGNED_LONGS);
+                self.of_two(value, to, vex, false);
+            }
+            Op::RotateLeft(count) => {
+                let [from] = self.args(value);
+                let from = self.register(from);
+                self.shifted_to(to, of_width(op::ROTATE_WORDS, op::ROTATE_LONGS), 1, from, count.into());
+            }
+            Op::RotateLeftEach => self.of_two(value, to, with_width(op::EACH_ROTATE_LEFT, wide), false),
+            Op::RotateRightEach => self.of_two(value, to, with_width(op::EACH_ROTATE_RIGHT, wide), false),
+            Op::CountOnes => {
+                self.of_one_place(value, to, of_width(op::ONES_OF_WORDS, op::ONES_OF_LONGS), None);
+            }
+            Op::LeadingZeros => {
+                let vex = of_width(op::LEADING_ZEROS_OF_WORDS, op::LEADING_ZEROS_OF_LONGS);
+                self.of_one_place(value, to, vex, None);
+            }
             Op::IntMin { signed } => {
                 let vex = sized(
                     if signed { op::MIN_HALVES } else { op::MIN_UNSIGNED_HALVES },
                     if signed { op::MIN_WORDS } else { op::MIN_UNSIGNED },
-                    op::MIN_UNSIGNED,
+                    if signed { op::MIN_LONGS } else { op::MIN_UNSIGNED_LONGS },
                 );
                 self.of_two(value, to, vex, true);
             }
@@ -166,7 +193,7 @@ impl Selector<'_> {
                 let vex = sized(
                     if signed { op::MAX_HALVES } else { op::MAX_UNSIGNED_HALVES },
                     if signed { op::MAX_WORDS } else { op::MAX_UNSIGNED },
-                    op::MAX_UNSIGNED,
+                    if signed { op::MAX_LONGS } else { op::MAX_UNSIGNED_LONGS },
                 );
                 self.of_two(value, to, vex, true);
             }
@@ -180,12 +207,24 @@ impl Selector<'_> {
             Op::Fma => self.multiply_add(value, to, ty),
             Op::Sqrt => self.of_one_place(value, to, typed(op::SQRT, ty), None),
             Op::Round(rounding) => {
-                let vex = Vex { opcode: op::ROUND_SINGLES.opcode + u8::from(wide), ..op::ROUND_SINGLES };
+                let vex = in_lanes(op::ROUND_SINGLES, ty);
+                let vex = Vex { opcode: vex.opcode + u8::from(wide), ..vex };
                 self.of_one_place(value, to, vex, Some(rounding_number(rounding)));
             }
             Op::FromInt { signed: true } => self.of_one_place(value, to, op::FROM_WORDS, None),
+            Op::FromInt { signed: false } if self.avx512() => {
+                self.of_one_place(value, to, op::FROM_UNSIGNED_WORDS, None);
+            }
             Op::FromInt { signed: false } => self.unsigned_to_singles(value, to),
             Op::ToInt { signed: true } => self.singles_to_signed(value, to),
+            Op::ToInt { signed: false } if self.avx512() => {
+                // Below zero and NaN give zero; what is too large converts to all ones.
+                let zero = self.vector_constant([0; 32]);
+                let [from] = self.args(value);
+                let from = self.register(from);
+                let positive = self.both(op::MAX, from, zero);
+                self.two_to(to, op::TO_UNSIGNED_WORDS, Place::Register(positive), None);
+            }
             Op::ToInt { signed: false } => self.singles_to_unsigned(value, to),
             Op::Compare(order) => self.compare_pieces(value, to, order),
             Op::CompareFloats(order) => self.compare_float_pieces(value, to, order),
@@ -215,6 +254,11 @@ impl Selector<'_> {
             }
             Op::MoveUp => {
                 let [below, piece] = self.args(value);
+                if self.avx512() {
+                    let piece = self.register(piece);
+                    let below = self.place(below);
+                    return self.three_to(to, op::ALIGN_WORDS, true, piece, below, Some(7));
+                }
                 let (below, piece) = (self.register(below), self.register(piece));
                 let between = self.three(op::COMBINE_HALVES, true, below, Place::Register(piece), Some(0x21));
                 self.three_to(to, op::ALIGN, true, piece, Place::Register(between), Some(12));
@@ -225,7 +269,9 @@ impl Selector<'_> {
                 let [below, piece] = self.args(value);
                 let (below, piece) = (self.register(below), self.register(piece));
                 let last = self.two(op::SHUFFLE_WORDS, piece, Some(0xFF));
-                self.three_to(to, op::COMBINE_HALVES, true, below, Place::Register(last), Some(0x20));
+                let (vex, halves) =
+                    if self.avx512() { (op::JOIN_HALVES, 0) } else { (op::COMBINE_HALVES, 0x20) };
+                self.three_to(to, vex, true, below, Place::Register(last), Some(halves));
             }
             Op::Widen { signed, high } => {
                 let vex = match (signed, wide) {
@@ -257,6 +303,10 @@ impl Selector<'_> {
         let [a, b] = self.args(value);
         let order: [u8; 8] = std::array::from_fn(|lane| (order >> (4 * lane) & 15) as u8);
         let from_second = |lane: &u8| *lane >= 8;
+        let of_both = order.iter().any(from_second) && !order.iter().all(from_second);
+        if self.avx512() && of_both {
+            return self.shuffle_of_both(to, [a, b], order);
+        }
         if let Some((first, number)) = in_halves(order).filter(|_| a != b) {
             let (first, second) = if first { (a, b) } else { (b, a) };
             let first = self.register(first);
@@ -282,6 +332,22 @@ impl Selector<'_> {
         }
     }
 
+    /// Shuffles words of two pieces in one instruction.
+    fn shuffle_of_both(&mut self, to: VReg, [a, b]: [Value; 2], order: [u8; 8]) {
+        let order = self.order_constant(order);
+        let a = self.register(a);
+        let b = self.place(b);
+        let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(order), Operand::reg_use(a)];
+        self.push_place(Kind::Vector(op::PERMUTE_WORDS_OF_TWO, Shape::InPlace), true, &operands, b, None);
+    }
+
+    /// A register with the lane numbers of an order.
+    fn order_constant(&mut self, order: [u8; 8]) -> VReg {
+        let mut bytes = [0; 32];
+        bytes.chunks_mut(4).zip(order).for_each(|(chunk, lane)| chunk[0] = lane);
+        self.vector_constant(bytes)
+    }
+
     /// Reorders the words of a piece.
     fn ordered(&mut self, piece: Value, order: [u8; 8]) -> VReg {
         if order == [0, 1, 2, 3, 4, 5, 6, 7] {
@@ -297,9 +363,7 @@ impl Selector<'_> {
             let from = self.place(piece);
             return self.two_to(to, op::PERMUTE_LONGS, from, Some(longs));
         }
-        let mut bytes = [0; 32];
-        bytes.chunks_mut(4).zip(order).for_each(|(chunk, lane)| chunk[0] = lane);
-        let order = self.vector_constant(bytes);
+        let order = self.order_constant(order);
         let from = self.place(piece);
         self.three_to(to, op::PERMUTE_WORDS, true, order, from, None);
     }
@@ -349,12 +413,20 @@ impl Selector<'_> {
         let [a, b] = [a, b].map(|from| self.shifted(op::SHIFT_LONGS, 2, from, 32));
         let odd = self.both(vex, a, b);
         let even = self.shifted(op::SHIFT_LONGS, 2, even, 32);
-        self.three_to(to, op::BLEND_WORDS, true, even, Place::Register(odd), Some(0xAA));
+        if !self.avx512() {
+            return self.three_to(to, op::BLEND_WORDS, true, even, Place::Register(odd), Some(0xAA));
+        }
+        let upper = self.every_lane(Type::piece(Lane::I64, 32), 0xFFFF_FFFF << 32);
+        let chosen = logic::FIRST & !logic::THIRD | logic::SECOND & logic::THIRD;
+        let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(even), Operand::reg_use(odd)];
+        let kind = Kind::Vector(op::LOGIC, Shape::InPlace);
+        self.push_place(kind, true, &operands, Place::Memory(upper), Some(chosen.into()));
     }
 
     fn shift_piece(&mut self, value: Value, to: VReg, digit: u8, by_register: Vex) {
         let [from, count] = self.args(value);
         let (most, by_number) = match self.ty(value).lane.bytes() {
+            8 if digit == 4 => (63, op::SHIFT_LONGS_SIGNED),
             8 => (63, op::SHIFT_LONGS),
             4 => (31, op::SHIFT_WORDS),
             _ => (15, op::SHIFT_HALVES),
@@ -447,7 +519,7 @@ impl Selector<'_> {
         self.three_to(to, vex, true, a, b, Some(number));
     }
 
-    fn is_zero(&self, value: Value) -> bool {
+    pub(super) fn is_zero(&self, value: Value) -> bool {
         self.op(self.same(value)) == Op::Const(0)
     }
 
@@ -512,7 +584,7 @@ impl Selector<'_> {
                 (true, true, Place::Memory(_)) => (op::LOAD_HIGH_DOUBLE, None),
                 (true, true, Place::Register(_)) => (op::LOW_DOUBLES, None),
                 (true, false, _) => (op::INSERT_SINGLE, Some(number << 4)),
-                (false, ..) => (Vex { wide, ..op::INSERT }, Some(number)),
+                (false, ..) => (with_width(op::INSERT, wide), Some(number)),
             };
             half = self.three(vex, false, half, place, immediate);
         }
@@ -524,7 +596,7 @@ impl Selector<'_> {
             return self.register(lane);
         }
         let to = self.vector();
-        let vex = Vex { wide: ty.is_wide(), ..op::FROM_GENERAL };
+        let vex = with_width(op::FROM_GENERAL, ty.is_wide());
         let place = self.scalar_place(lane);
         self.push_place(Kind::Vector(vex, Shape::Two), false, &[Operand::reg_def(to)], place, None);
         to

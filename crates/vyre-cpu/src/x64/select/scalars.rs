@@ -2,7 +2,7 @@
 
 use super::super::bytes::Vex;
 use super::super::instruction::{Alu, Base, Kind, Memory, Shape};
-use super::{Place, Selector, general, op};
+use super::{Place, Selector, general, op, with_width};
 use crate::piece::{Op, Value};
 use regalloc2::{Operand, VReg};
 
@@ -183,7 +183,7 @@ impl Selector<'_> {
         } else if lane == 0 {
             self.transfer(to, from, ty.is_wide());
         } else {
-            let vex = Vex { wide: ty.is_wide(), ..op::EXTRACT };
+            let vex = with_width(op::EXTRACT, ty.is_wide());
             let kind = Kind::Vector(vex, Shape::TwoReversed);
             self.push_with(kind, false, &operands, None, Some(lane.into()));
         }
