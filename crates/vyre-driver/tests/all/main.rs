@@ -5,7 +5,5 @@
 mod build_id;
 mod pgo;
 mod router;
-mod router_simulation;
 mod table_files;
 mod tuner_live;
-mod tuner_simulation;

@@ -1,5 +1,5 @@
 //! The router's rules one by one: which backends are eligible, which is chosen, and why. The cost
-//! of routing is tested in `router_simulation.rs`.
+//! of routing is tested by the files of `filetests/routing`.
 
 use vyre_driver::pgo::{
     BackendIdentity, BackendLatency, PgoTable, RejectedBackend, RouteDecision, row_key, size_bucket,
