@@ -2,8 +2,8 @@
 //! vectors (and the few BMI instructions that use VEX), memory operands, and displacements that are
 //! fixed up at the end.
 //!
-//! VEX reaches 16 vector registers; EVEX, which is longer, reaches 32 and the mask registers. An
-//! instruction with both encodings uses VEX unless it names one of the upper registers.
+//! VEX reaches 16 vector registers; EVEX, which is longer, reaches 32. An instruction with both
+//! encodings uses VEX unless it names one of the upper registers.
 //!
 //! Registers are represented by number. The layouts are in Intel's manual, volume 2, chapter 2.
 
@@ -20,9 +20,6 @@ pub(super) const RSI: Register = 6;
 pub(super) const RDI: Register = 7;
 pub(super) const R8: Register = 8;
 pub(super) const R11: Register = 11;
-
-/// The mask register for intermediate results; the allocator assigns none.
-pub(super) const MASK: Register = 1;
 
 /// Base of a memory operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,9 +70,6 @@ pub(super) enum Form {
     Both(Evex),
     /// EVEX only.
     Evex(Evex),
-    /// VEX with a vector as the result; EVEX with a mask register, which the `vpmovm2` instruction
-    /// of this opcode turns into that vector.
-    Mask(Evex, u8),
 }
 
 /// Fields of an EVEX encoding that VEX does not share: the bit W, and the bytes of the memory
@@ -121,7 +115,7 @@ pub(super) enum Length {
 pub(super) const VEX_REGISTERS: Register = 16;
 
 /// Whether an operand is a vector register that only EVEX reaches.
-pub(super) fn is_upper(place: Place) -> bool {
+fn is_upper(place: Place) -> bool {
     matches!(place, Place::Register(VEX_REGISTERS..))
 }
 
@@ -234,13 +228,6 @@ impl Bytes {
             Form::Evex(evex) => self.evex(vex, evex, length, (register, second, place), immediate),
             Form::Both(evex) if upper => self.evex(vex, evex, length, (register, second, place), immediate),
             Form::Both(_) | Form::Vex => self.vex(vex, length, (register, second, place), immediate),
-            Form::Mask(evex, spread) if upper => {
-                self.evex(vex, evex, length, (MASK, second, place), immediate);
-                let to_vector = Evex { memory: Extent::Whole, ..evex };
-                let spread = Vex { prefix: 2, map: 2, opcode: spread, wide: false, form: Form::Vex };
-                self.evex(spread, to_vector, length, (register, 0, Place::Register(MASK)), None);
-            }
-            Form::Mask(..) => self.vex(vex, length, (register, second, place), immediate),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::piece::{Builder, Function, I32, I64, IntOrder, Lane, Value};
 /// Compares every new op on two pieces with its definition.
 pub(crate) fn check() -> Result<(), String> {
     let (function, results) = checked_function();
-    let code = super::compile(&function, Effort::Quick)?;
+    let code = super::compile(&function, Effort::Full)?;
     let memory = executable(&code).map_err(|error| format!("no memory for code: {error}"))?;
     let mut found = vec![[0_u32; 8]; results.len()];
     // SAFETY: the memory holds a function with this signature from its first byte on; it reads two
@@ -80,10 +80,13 @@ fn checked_function() -> (Function, Vec<Expected>) {
     let [x, y] = [a, b].map(|words| results.builder.bitcast(long_type, words));
     add_longs(&mut results, x, y, count);
     add_conditions(&mut results, a, b);
-    let Results { mut builder, values, expected } = results;
+    let Results { mut builder, values, mut expected } = results;
+    let end = 32 * values.len() as i32;
     for (number, value) in (0..).zip(values) {
         builder.store(value, to, 32 * number);
     }
+    store_narrow(&mut builder, a, to, end);
+    expected.push(("a narrow store", narrow()));
     let done = builder.int(I32, 0);
     builder.give(done);
     (builder.finish(), expected)
@@ -176,7 +179,7 @@ fn add_longs(results: &mut Results, x: Value, y: Value, count: Value) {
     });
 }
 
-/// Comparisons, whose masks are in upper registers by now, and their uses.
+/// A comparison, when the lower registers are in use, and the uses of its mask.
 fn add_conditions(results: &mut Results, a: Value, b: Value) {
     let ty = results.builder.ty(a);
     let less = |a: u32, b: u32| (a as i32) < b as i32;
@@ -201,6 +204,24 @@ fn add_conditions(results: &mut Results, a: Value, b: Value) {
         let all = builder.all_true(mask);
         spread(builder, all)
     });
+}
+
+/// Stores the low bytes and the low halves of the lanes of a piece.
+fn store_narrow(builder: &mut Builder, piece: Value, to: Value, offset: i32) {
+    let ty = builder.ty(piece);
+    for (bytes, mask, at) in [(1, 0xFF, 0), (2, 0xFFFF, 8)] {
+        let mask = builder.constant(ty, mask);
+        let low = builder.and(piece, mask);
+        builder.store_narrow(bytes, low, to, offset + at);
+    }
+}
+
+/// What [`store_narrow`] stores: 8 bytes, 16 bytes, and nothing.
+fn narrow() -> [u32; 8] {
+    let bytes = A.map(|word| word as u8).into_iter();
+    let halves = A.into_iter().flat_map(|word| (word as u16).to_le_bytes());
+    let all: Vec<u8> = bytes.chain(halves).chain([0; 8]).collect();
+    std::array::from_fn(|lane| (0..4).map(|byte| u32::from(all[4 * lane + byte]) << (8 * byte)).sum())
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! Encodes a register-allocated function: lays out blocks in order, cold ones last, and shortens
 //! chains of jumps.
 
-use super::bytes::{
-    self, Bytes, Form, General, Label, Length, MASK, Place, RAX, RDX, RSP, Register, Vex, is_upper,
-};
+use super::bytes::{self, Bytes, General, Label, Length, Place, RAX, RDX, RSP, Register, Vex};
 use super::frame::{Frame, transfer};
 use super::instruction::{Alu, Base, Code, Condition, Inst, Kind, Retry, Shape};
 use super::select::op;
@@ -194,27 +192,7 @@ impl Encoder {
             Shape::InPlace => ((register(0), register(2), operands.place(3)), immediate),
             Shape::Test => ((register(0), 0, operands.place(1)), immediate),
         };
-        let (first, _, last) = named;
-        if vex.form == Form::Vex && (is_upper(Place::Register(first)) || is_upper(last)) {
-            return self.by_mask(vex, length, first, last);
-        }
         self.bytes.vector(vex, length, named, immediate);
-    }
-
-    /// Encodes what EVEX lacks by way of a mask register.
-    fn by_mask(&mut self, vex: Vex, length: Length, first: Register, last: Place) {
-        let mask = Place::Register(MASK);
-        if vex == op::TEST {
-            // Lanes are all ones or all zeros: the flags for "none" and "all" are the same.
-            let lanes = (MASK, first, Place::Register(first));
-            self.bytes.vector(op::TEST_TO_MASK, length, lanes, None);
-            self.bytes.vex(op::MASK_FLAGS, Length::Bits128, (MASK, 0, mask), None);
-        } else if vex == op::SIGN_BITS {
-            self.bytes.vector(op::SIGNS_TO_MASK, length, (MASK, 0, last), None);
-            self.bytes.vex(op::MASK_TO_GENERAL, Length::Bits128, (first, 0, mask), None);
-        } else {
-            unreachable!("{vex:?} is not selected where there are upper registers")
-        }
     }
 
     fn target(&self, block: u32) -> u32 {

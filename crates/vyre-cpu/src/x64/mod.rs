@@ -1,7 +1,11 @@
 //! Code generator for x86-64 with AVX2: pieces of 32 bytes, in vector registers of 256 bits. With
 //! AVX-512, there are 32 registers instead of 16, and instructions for bit counts, rotations, 64-bit
-//! lanes, conversions and any logic of three operands. Masks stay in vector registers: a comparison
-//! into a mask register takes three cycles, one into a vector register takes one.
+//! lanes, conversions, narrow stores and any logic of three operands.
+//!
+//! Masks stay in vector registers, where a comparison takes two cycles; by way of a mask register it
+//! takes five, and mandelbrot took 1.13 times as long. So comparisons, which EVEX has only with mask
+//! registers, use the first 16 vector registers. Pieces stay at 32 bytes: where this was measured
+//! (Zen 4), an instruction on 512 bits takes as long as two on 256, loads and stores included.
 //!
 //! `select` turns the piece form into the instructions of `instruction`, on virtual registers;
 //! `allocate` assigns registers; `frame` lays out the stack and emits the prologue and epilogue;
@@ -54,7 +58,12 @@ pub(crate) fn missing(machine: Machine) -> Option<&'static str> {
 
 /// Compiles a function to machine code.
 pub(crate) fn compile(function: &Function, effort: Effort) -> Result<Vec<u8>, String> {
-    let code = select::select(function);
+    // The single-pass allocator cannot keep operands of VEX instructions out of upper registers.
+    let vector_registers = match effort {
+        Effort::Quick => AVX2.registers,
+        Effort::Full => function.machine.registers,
+    };
+    let code = select::select(function, vector_registers);
     let bytes = allocate::allocated(&code, effort, |allocation| encode::encode(&code, allocation))??;
     if bytes.len() > MOST_CODE_BYTES {
         return Err(format!("the kernel's machine code takes more than {} MiB", MOST_CODE_BYTES >> 20));

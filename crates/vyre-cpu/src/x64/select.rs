@@ -15,10 +15,10 @@ mod pieces;
 mod scalars;
 
 use super::allocate::general;
-use super::bytes::{Evex, Extent, Form, Vex};
+use super::bytes::{Evex, Extent, Form, VEX_REGISTERS, Vex};
 use super::instruction::{Alu, Base, BlockData, Code, Condition, Inst, Kind, Memory, Shape};
 use crate::piece::{Block, Edge, End, Function, IntOrder, Op, Type, Value};
-use regalloc2::{Operand, RegClass, VReg};
+use regalloc2::{Operand, OperandConstraint, RegClass, VReg};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
@@ -33,7 +33,8 @@ enum Source {
 /// Registers of the first five integer arguments.
 const ARGUMENTS: [u8; 5] = [7, 6, 2, 1, 8];
 
-pub(super) fn select(function: &Function) -> Code {
+/// Selects instructions for the machine's vector registers, or the first few of them.
+pub(super) fn select(function: &Function, vector_registers: usize) -> Code {
     let order = function.order();
     let sources = sources(function, &order);
     let mut numbers = Numbers { blocks: vec![u32::MAX; function.block_count()], edges: HashMap::new() };
@@ -44,6 +45,7 @@ pub(super) fn select(function: &Function) -> Code {
         }
     }
     let mut selector = Selector::new(function, &order);
+    selector.has_upper = vector_registers > VEX_REGISTERS.into();
     let mut code = Code { slots: function.slots.clone(), ..Code::default() };
     code.blocks.resize_with(sources.len(), BlockData::default);
     for (number, &source) in sources.iter().enumerate().rev() {
@@ -69,7 +71,7 @@ pub(super) fn select(function: &Function) -> Code {
     code.operands = selector.operands;
     code.register_count = selector.register_count;
     code.constants = selector.constants.bytes;
-    code.vector_registers = function.machine.registers;
+    code.vector_registers = vector_registers;
     code.stores_past = selector.stores_past;
     code
 }
@@ -146,6 +148,8 @@ struct Selector<'f> {
     /// Per block: number of writes.
     writes: Vec<u32>,
     constants: Constants,
+    /// Whether there are registers that only EVEX reaches.
+    has_upper: bool,
     /// Whether any store bypasses the caches.
     stores_past: bool,
     operands: Vec<Operand>,
@@ -168,6 +172,7 @@ impl<'f> Selector<'f> {
             now: (0, 0),
             writes: vec![0; function.block_count()],
             constants: Constants::default(),
+            has_upper: false,
             stores_past: false,
             operands: Vec::with_capacity(4 * count),
             current: Vec::new(),
@@ -403,6 +408,11 @@ impl<'f> Selector<'f> {
         if let Some(memory) = memory {
             self.operands.extend(memory_registers(&memory).into_iter().map(Operand::reg_use));
         }
+        if let Kind::Vector(Vex { form: Form::Vex, .. }, _) = kind
+            && self.has_upper
+        {
+            self.operands[first..].iter_mut().for_each(|operand| *operand = within_vex(*operand));
+        }
         let count = (self.operands.len() - first) as u8;
         self.current.push(Inst { kind, wide, memory, immediate, first: first as u32, count });
     }
@@ -569,6 +579,17 @@ impl<'f> Selector<'f> {
     }
 }
 
+/// Limits a vector operand to the registers that VEX reaches.
+fn within_vex(operand: Operand) -> Operand {
+    match operand.class() {
+        RegClass::Int => operand,
+        RegClass::Float | RegClass::Vector => {
+            let limit = OperandConstraint::Limit(VEX_REGISTERS.into());
+            Operand::new(operand.vreg(), limit, operand.kind(), operand.pos())
+        }
+    }
+}
+
 fn memory_registers(memory: &Memory) -> SmallVec<[VReg; 2]> {
     let base = match memory.base {
         Base::Register(base) => Some(base),
@@ -618,9 +639,6 @@ pub(super) mod op {
         (@vex) => { Form::Vex };
         (@both $memory:expr $(, $wide:ident)?) => { Form::Both(instructions!(@fields $memory $(, $wide)?)) };
         (@evex $memory:expr $(, $wide:ident)?) => { Form::Evex(instructions!(@fields $memory $(, $wide)?)) };
-        (@mask $memory:expr, $spread:literal $(, $wide:ident)?) => {
-            Form::Mask(instructions!(@fields $memory $(, $wide)?), $spread)
-        };
         (@fields $memory:expr $(, $wide:ident)?) => {
             Evex { wide: instructions!(@wide $($wide)?), memory: $memory }
         };
@@ -638,16 +656,12 @@ pub(super) mod op {
         MIN 0 1 0x5D "vminps" both(Whole);
         MAX 0 1 0x5F "vmaxps" both(Whole);
         SQRT 0 1 0x51 "vsqrtps" both(Whole);
-        COMPARE 0 1 0xC2 "vcmpps" mask(Whole, 0x38);
+        COMPARE 0 1 0xC2 "vcmpps" vex;
         AND 0 1 0x54 "vandps" both(Whole);
         XOR 0 1 0x57 "vxorps" both(Whole);
         SHUFFLE 0 1 0xC6 "vshufps" both(Whole);
         COMPARE_FLAGS 0 1 0x2E "vucomiss" both(Bytes(4));
         SIGN_BITS 0 1 0x50 "vmovmskps" vex;
-        SIGNS_TO_MASK 2 2 0x39 "vpmovd2m" evex(Whole);
-        TEST_TO_MASK 1 2 0x27 "vptestmd" evex(Whole);
-        MASK_FLAGS 1 1 0x98 "kortestb" vex;
-        MASK_TO_GENERAL 1 1 0x93 "kmovb" vex;
         FROM_WORDS 0 1 0x5B "vcvtdq2ps" both(Whole);
         TO_WORDS 2 1 0x5B "vcvttps2dq" both(Whole);
         FROM_UNSIGNED_WORDS 3 1 0x7A "vcvtudq2ps" evex(Whole);
@@ -661,8 +675,8 @@ pub(super) mod op {
         ADD_HALVES 1 1 0xFD "vpaddw" both(Whole);
         SUB_HALVES 1 1 0xF9 "vpsubw" both(Whole);
         MUL_HALVES 1 1 0xD5 "vpmullw" both(Whole);
-        EQUAL_HALVES 1 1 0x75 "vpcmpeqw" mask(Whole, 0x28, wide);
-        GREATER_HALVES 1 1 0x65 "vpcmpgtw" mask(Whole, 0x28, wide);
+        EQUAL_HALVES 1 1 0x75 "vpcmpeqw" vex;
+        GREATER_HALVES 1 1 0x65 "vpcmpgtw" vex;
         MIN_HALVES 1 1 0xEA "vpminsw" both(Whole);
         MAX_HALVES 1 1 0xEE "vpmaxsw" both(Whole);
         MIN_UNSIGNED_HALVES 1 2 0x3A "vpminuw" both(Whole);
@@ -695,10 +709,10 @@ pub(super) mod op {
         OR_BITS 1 1 0xEB "vpor" both(Whole);
         XOR_BITS 1 1 0xEF "vpxor" both(Whole);
         LOGIC 1 3 0x25 "vpternlogd" evex(Whole);
-        EQUAL_WORDS 1 1 0x76 "vpcmpeqd" mask(Whole, 0x38);
-        EQUAL_LONGS 1 2 0x29 "vpcmpeqq" mask(Whole, 0x38, wide);
-        GREATER_WORDS 1 1 0x66 "vpcmpgtd" mask(Whole, 0x38);
-        GREATER_LONGS 1 2 0x37 "vpcmpgtq" mask(Whole, 0x38, wide);
+        EQUAL_WORDS 1 1 0x76 "vpcmpeqd" vex;
+        EQUAL_LONGS 1 2 0x29 "vpcmpeqq" vex;
+        GREATER_WORDS 1 1 0x66 "vpcmpgtd" vex;
+        GREATER_LONGS 1 2 0x37 "vpcmpgtq" vex;
         MIN_UNSIGNED 1 2 0x3B "vpminud" both(Whole);
         MAX_UNSIGNED 1 2 0x3F "vpmaxud" both(Whole);
         ABS_WORDS 1 2 0x1E "vpabsd" both(Whole);
@@ -752,6 +766,9 @@ pub(super) mod op {
         BYTES_TO_WORDS_SIGNED 1 2 0x21 "vpmovsxbd" both(Quarter);
         HALVES_TO_WORDS 1 2 0x33 "vpmovzxwd" both(Half);
         HALVES_TO_WORDS_SIGNED 1 2 0x23 "vpmovsxwd" both(Half);
+        WORDS_TO_BYTES 2 2 0x31 "vpmovdb" evex(Quarter);
+        WORDS_TO_HALVES 2 2 0x33 "vpmovdw" evex(Half);
+        HALVES_TO_BYTES 2 2 0x30 "vpmovwb" evex(Half);
         PACK_WORDS 1 2 0x2B "vpackusdw" both(Whole);
         PACK_HALVES 1 1 0x67 "vpackuswb" both(Whole);
         ROUND_SINGLES 1 3 0x08 "vroundps" both(Whole);
@@ -784,7 +801,6 @@ fn in_lanes(vex: Vex, ty: Type) -> Vex {
         Form::Vex => Form::Vex,
         Form::Both(_) => Form::Both(evex),
         Form::Evex(_) => Form::Evex(evex),
-        Form::Mask(_, spread) => Form::Mask(evex, spread),
     };
     Vex { form, ..vex }
 }
@@ -799,7 +815,6 @@ fn with_width(vex: Vex, wide: bool) -> Vex {
         Form::Vex => Form::Vex,
         Form::Both(evex) => Form::Both(of_width(evex)),
         Form::Evex(evex) => Form::Evex(of_width(evex)),
-        Form::Mask(evex, spread) => Form::Mask(of_width(evex), spread),
     };
     Vex { wide, form, ..vex }
 }

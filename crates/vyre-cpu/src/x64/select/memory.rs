@@ -3,7 +3,7 @@
 use super::super::instruction::{Alu, Base, Condition, Kind, Memory, Retry, Shape};
 use super::{ARGUMENTS, Place, Selector, general, op, typed};
 use crate::piece::{F64, Narrow, Op, Update, Value};
-use regalloc2::Operand;
+use regalloc2::{Operand, VReg};
 
 impl Selector<'_> {
     /// Selects an address as a memory operand: base, index times 1, 2, 4 or 8, and displacement.
@@ -226,33 +226,39 @@ impl Selector<'_> {
                 None,
             );
         }
-        let high = self.high_half(from);
-        if self.ty(what).lane.bytes() == 2 {
-            let packed = self.three(op::PACK_HALVES, false, from, Place::Register(high), None);
-            let memory = self.address(address, offset);
-            let operands = [Operand::reg_use(packed)];
-            return self.push_with(
-                Kind::Vector(op::STORE, Shape::Store),
-                false,
-                &operands,
-                Some(memory),
-                None,
-            );
-        }
-        let halves = self.three(op::PACK_WORDS, false, from, Place::Register(high), None);
-        let (packed, store) = if bytes == 2 {
-            (halves, op::STORE)
-        } else {
-            (self.three(op::PACK_HALVES, false, halves, Place::Register(halves), None), typed(op::STORE, F64))
-        };
+        let lane = self.ty(what).lane.bytes();
+        let packed =
+            if self.avx512() { self.truncated(from, lane, bytes) } else { self.packed(from, lane, bytes) };
+        let store = if lane == 4 && bytes == 1 { typed(op::STORE, F64) } else { op::STORE };
         let memory = self.address(address, offset);
-        self.push_with(
-            Kind::Vector(store, Shape::Store),
-            false,
-            &[Operand::reg_use(packed)],
-            Some(memory),
-            None,
-        );
+        let operands = [Operand::reg_use(packed)];
+        self.push_with(Kind::Vector(store, Shape::Store), false, &operands, Some(memory), None);
+    }
+
+    /// Puts the low bytes of all lanes together; the lanes' other bits are zero.
+    fn packed(&mut self, from: VReg, lane: u32, bytes: u8) -> VReg {
+        let high = Place::Register(self.high_half(from));
+        if lane == 2 {
+            return self.three(op::PACK_HALVES, false, from, high, None);
+        }
+        let halves = self.three(op::PACK_WORDS, false, from, high, None);
+        if bytes == 2 {
+            return halves;
+        }
+        self.three(op::PACK_HALVES, false, halves, Place::Register(halves), None)
+    }
+
+    /// The same in one instruction.
+    fn truncated(&mut self, from: VReg, lane: u32, bytes: u8) -> VReg {
+        let vex = match (lane, bytes) {
+            (2, _) => op::HALVES_TO_BYTES,
+            (_, 2) => op::WORDS_TO_HALVES,
+            _ => op::WORDS_TO_BYTES,
+        };
+        let to = self.vector();
+        let operands = [Operand::reg_def(to), Operand::reg_use(from)];
+        self.push_with(Kind::Vector(vex, Shape::TwoReversed), true, &operands, None, None);
+        to
     }
 
     pub(super) fn atomic_update(&mut self, value: Value, update: Update) {

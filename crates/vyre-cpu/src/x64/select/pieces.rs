@@ -303,16 +303,16 @@ impl Selector<'_> {
         let [a, b] = self.args(value);
         let order: [u8; 8] = std::array::from_fn(|lane| (order >> (4 * lane) & 15) as u8);
         let from_second = |lane: &u8| *lane >= 8;
-        let of_both = order.iter().any(from_second) && !order.iter().all(from_second);
-        if self.avx512() && of_both {
-            return self.shuffle_of_both(to, [a, b], order);
-        }
         if let Some((first, number)) = in_halves(order).filter(|_| a != b) {
             let (first, second) = if first { (a, b) } else { (b, a) };
             let first = self.register(first);
             let second = self.place(second);
             let mixed = self.three(op::SHUFFLE, true, first, second, Some(number));
             return self.two_to(to, op::PERMUTE_LONGS, Place::Register(mixed), Some(0xD8));
+        }
+        let of_both = order.iter().any(from_second) && !order.iter().all(from_second);
+        if self.avx512() && of_both {
+            return self.shuffle_of_both(to, [a, b], order);
         }
         let blended = (0..8).filter(|&lane| order[lane] >= 8).fold(0, |mask, lane| mask | 1 << lane);
         match order.iter().filter(|lane| from_second(lane)).count() {
