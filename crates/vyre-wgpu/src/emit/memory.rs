@@ -11,7 +11,7 @@ use vyre_foundation::kernel::{ArrayId, BufferId, Place, ValueId};
 use vyre_foundation::ops::AtomicOp;
 use vyre_foundation::types::{DataType, Value, ValueType};
 
-/// Length up to which a private array is cleared by one store; longer ones use a loop.
+/// Length up to which a private array is cleared element by element; a loop clears longer ones.
 const CLEARED_AT_ONCE: u32 = 16;
 
 /// Where a buffer's elements are.
