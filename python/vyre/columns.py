@@ -354,7 +354,7 @@ class OnTable:
         if len(self.columns) != len(function.inputs) or len(self.out) != len(function.outputs):
             raise ArgumentError(
                 f"{function!r} takes {len(function.inputs)} columns and gives {len(function.outputs)}; "
-                f"it was told of {len(self.columns)} and {len(self.out)}"
+                f"it was given {len(self.columns)} and {len(self.out)}"
             )
 
     def __reduce__(self) -> Any:

@@ -127,11 +127,11 @@ impl Drop for Target {
 
 /// Fails if the command died by a signal or panicked; returns the exit code.
 fn survived(what: &str, output: &Output) -> Result<i32, String> {
-    let told = String::from_utf8_lossy(&output.stderr);
-    if told.contains("panicked at") {
-        return Err(format!("{what} panicked:\n{told}"));
+    let printed = String::from_utf8_lossy(&output.stderr);
+    if printed.contains("panicked at") {
+        return Err(format!("{what} panicked:\n{printed}"));
     }
-    output.status.code().ok_or_else(|| format!("{what} ended by {}:\n{told}", output.status))
+    output.status.code().ok_or_else(|| format!("{what} ended by {}:\n{printed}", output.status))
 }
 
 /// Next number of a deterministic pseudorandom sequence.
@@ -354,8 +354,8 @@ fn damaged_tables(target: &Target, arguments: &Arguments) -> Result<String, Stri
         survived("cache ls", &target.run(&["cache", "ls"])?)?;
         let output = target.run(&["run", "examples/saxpy.vyre"])?;
         if survived("run", &output)? != 0 {
-            let told = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("with a damaged {} nothing runs: {told}", path.display()));
+            let printed = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("with a damaged {} nothing runs: {printed}", path.display()));
         }
     }
     // Damaged tables were quarantined; the rest of the attack starts with empty ones.

@@ -182,14 +182,14 @@ fn features() -> Result<Outcome, String> {
 
 /// Concatenates all Rust code in a folder and its subfolders.
 fn code_below(folder: &Path) -> Result<String, String> {
-    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let with_path = |error: std::io::Error| format!("{}: {error}", folder.display());
     let mut code = String::new();
-    for entry in std::fs::read_dir(folder).map_err(told)? {
-        let path = entry.map_err(told)?.path();
+    for entry in std::fs::read_dir(folder).map_err(with_path)? {
+        let path = entry.map_err(with_path)?.path();
         if path.is_dir() {
             code += &code_below(&path)?;
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            code += &std::fs::read_to_string(&path).map_err(told)?;
+            code += &std::fs::read_to_string(&path).map_err(with_path)?;
         }
     }
     Ok(code)

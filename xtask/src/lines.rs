@@ -57,8 +57,11 @@ fn lines_below(folder: &Path) -> Result<usize, String> {
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
-    fs::read_dir(folder).map_err(told)?.map(|entry| entry.map(|entry| entry.path()).map_err(told)).collect()
+    let with_path = |error: std::io::Error| format!("{}: {error}", folder.display());
+    fs::read_dir(folder)
+        .map_err(with_path)?
+        .map(|entry| entry.map(|entry| entry.path()).map_err(with_path))
+        .collect()
 }
 
 /// Counts the lines of code in a file. An item behind `#[cfg(test)]` ends where a line with its

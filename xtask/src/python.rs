@@ -65,16 +65,16 @@ pub(crate) fn wheel() -> Result<PathBuf, String> {
     let Some(python) = interpreter() else { return Err(MISSING.into()) };
     let environment = Environment::new(&python)?;
     let folder = root().join("target/wheels");
-    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let with_path = |error: std::io::Error| format!("{}: {error}", folder.display());
     if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(told)?;
+        fs::remove_dir_all(&folder).map_err(with_path)?;
     }
     let mut command = environment.command(["-m", "pip", "wheel", "--no-deps", "--wheel-dir"]);
     // The tag names the oldest supported glibc, as PyPI requires.
     command.env("MATURIN_PEP517_ARGS", "--compatibility pypi");
     succeed(command.arg(&folder).arg(root()))?;
-    let wheel = fs::read_dir(&folder).map_err(told)?.flatten().next().ok_or("pip made no wheel")?.path();
-    let size = fs::metadata(&wheel).map_err(told)?.len();
+    let wheel = fs::read_dir(&folder).map_err(with_path)?.flatten().next().ok_or("pip made no wheel")?.path();
+    let size = fs::metadata(&wheel).map_err(with_path)?.len();
     println!("{} {:.2} MB", wheel.display(), size as f64 / 1e6);
     if size > LARGEST_WHEEL {
         return Err(format!("the wheel has {size} bytes, more than {LARGEST_WHEEL}"));
@@ -177,9 +177,9 @@ fn copy(from: &Path, to: &Path) -> Result<(), String> {
 
 /// Copies a folder without Python's compiled files.
 fn copy_folder(from: &Path, to: &Path) -> Result<(), String> {
-    let told = |error: std::io::Error| format!("{}: {error}", from.display());
-    fs::create_dir_all(to).map_err(told)?;
-    for entry in fs::read_dir(from).map_err(told)?.flatten() {
+    let with_path = |error: std::io::Error| format!("{}: {error}", from.display());
+    fs::create_dir_all(to).map_err(with_path)?;
+    for entry in fs::read_dir(from).map_err(with_path)?.flatten() {
         let (path, name) = (entry.path(), entry.file_name());
         if path.is_dir() && name != "__pycache__" {
             copy_folder(&path, &to.join(name))?;

@@ -100,9 +100,9 @@ impl Release<'_> {
             about.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;
         let folder = root().join("target/dist");
         if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(told(&folder))?;
+            fs::remove_dir_all(&folder).map_err(with_path(&folder))?;
         }
-        fs::create_dir_all(&folder).map_err(told(&folder))?;
+        fs::create_dir_all(&folder).map_err(with_path(&folder))?;
         let (version, target) = (version.to_string(), target.to_string());
         Ok(Release { arguments, version, target, folder, crates: order(&packages)? })
     }
@@ -123,8 +123,8 @@ impl Release<'_> {
         let inside = self.folder.join(self.name());
         let put = |from: &Path, to: &str| {
             let to = inside.join(to);
-            fs::create_dir_all(to.parent().unwrap_or(&inside)).map_err(told(&to))?;
-            fs::copy(from, &to).map_err(told(from))?;
+            fs::create_dir_all(to.parent().unwrap_or(&inside)).map_err(with_path(&to))?;
+            fs::copy(from, &to).map_err(with_path(from))?;
             Ok::<PathBuf, String>(to)
         };
         let command = put(&built.join("vyre"), "bin/vyre")?;
@@ -133,8 +133,8 @@ impl Release<'_> {
         let library = put(&built.join("libvyre_c.a"), "lib/libvyre_c.a")?;
         succeed(Command::new("strip").arg("--strip-debug").arg(&library))?;
         let described = inside.join("lib/pkgconfig/vyre.pc");
-        fs::create_dir_all(inside.join("lib/pkgconfig")).map_err(told(&described))?;
-        fs::write(&described, PKG_CONFIG.replace("VERSION", &self.version)).map_err(told(&described))?;
+        fs::create_dir_all(inside.join("lib/pkgconfig")).map_err(with_path(&described))?;
+        fs::write(&described, PKG_CONFIG.replace("VERSION", &self.version)).map_err(with_path(&described))?;
         for header in ["vyre.h", "vyre.hpp"] {
             put(&root().join("crates/vyre-c/include").join(header), &format!("include/{header}"))?;
         }
@@ -151,35 +151,35 @@ impl Release<'_> {
             put(&root().join("docs").join(page), &format!("docs/{page}"))?;
         }
         let pages = inside.join("share/man/man1");
-        fs::create_dir_all(&pages).map_err(told(&pages))?;
+        fs::create_dir_all(&pages).map_err(with_path(&pages))?;
         succeed(Command::new(&command).arg("man").arg(&pages))?;
         let completions = inside.join("share/completions");
-        fs::create_dir_all(&completions).map_err(told(&completions))?;
+        fs::create_dir_all(&completions).map_err(with_path(&completions))?;
         for (shell, file) in [("bash", "vyre.bash"), ("zsh", "_vyre"), ("fish", "vyre.fish")] {
             let mut complete = Command::new(&command);
             complete.args(["completions", shell]);
             let script = output(complete).ok_or(format!("`vyre completions {shell}` failed"))?;
-            fs::write(completions.join(file), script).map_err(told(&completions))?;
+            fs::write(completions.join(file), script).map_err(with_path(&completions))?;
         }
         let materials = Materials::of(&["vyre-cli", "vyre-c"], &self.arguments.features, &self.target)?;
         let bom = serde_json::to_string_pretty(&materials.bill()).map_err(|error| error.to_string())?;
-        fs::write(inside.join("LICENSES-OF-OTHERS"), materials.notices()?).map_err(told(&inside))?;
-        fs::write(inside.join("sbom.cdx.json"), &bom).map_err(told(&inside))?;
-        fs::write(self.folder.join(format!("{}.cdx.json", self.name())), &bom).map_err(told(&inside))?;
+        fs::write(inside.join("LICENSES-OF-OTHERS"), materials.notices()?).map_err(with_path(&inside))?;
+        fs::write(inside.join("sbom.cdx.json"), &bom).map_err(with_path(&inside))?;
+        fs::write(self.folder.join(format!("{}.cdx.json", self.name())), &bom).map_err(with_path(&inside))?;
         let mut tar = Command::new("tar");
         tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-czf"]);
         tar.arg(format!("{}.tar.gz", self.name())).arg(self.name()).current_dir(&self.folder);
         succeed(&mut tar)?;
-        fs::remove_dir_all(&inside).map_err(told(&inside))
+        fs::remove_dir_all(&inside).map_err(with_path(&inside))
     }
 
     /// Writes the newest section of the changelog as release notes.
     fn changes(&self) -> Result<(), String> {
         let path = root().join("CHANGELOG.md");
-        let text = fs::read_to_string(&path).map_err(told(&path))?;
+        let text = fs::read_to_string(&path).map_err(with_path(&path))?;
         let section = newest_section(&text).ok_or("CHANGELOG.md has no section")?;
         let notes = format!("# vyre {}\n\n{section}\n", self.version);
-        fs::write(self.folder.join("CHANGES.md"), notes).map_err(told(&self.folder))
+        fs::write(self.folder.join("CHANGES.md"), notes).map_err(with_path(&self.folder))
     }
 
     /// Packages the crates for upload.
@@ -188,21 +188,21 @@ impl Release<'_> {
         let verify = if verify { "" } else { " --no-verify" };
         cargo(&format!("package --allow-dirty{verify} {}", words.join(" ")))?;
         let folder = self.folder.join("crates");
-        fs::create_dir_all(&folder).map_err(told(&folder))?;
+        fs::create_dir_all(&folder).map_err(with_path(&folder))?;
         for name in &self.crates {
             let whole = format!("{name}-{}", self.version);
             let from = target_folder().join(format!("package/{whole}.crate"));
             let to = folder.join(format!("{whole}.crate"));
-            fs::copy(&from, &to).map_err(told(&from))?;
+            fs::copy(&from, &to).map_err(with_path(&from))?;
             has(&to, &PACKAGED.map(|file| format!("{whole}/{file}")))?;
-            let size = fs::metadata(&to).map_err(told(&to))?.len();
+            let size = fs::metadata(&to).map_err(with_path(&to))?.len();
             if size > LARGEST_PACKAGE {
                 return Err(format!("{whole}.crate has {size} bytes, more than the registry takes"));
             }
         }
         let order: Vec<String> =
             self.crates.iter().map(|name| format!("cargo publish -p {name}\n")).collect();
-        fs::write(folder.join("ORDER"), order.concat()).map_err(told(&folder))
+        fs::write(folder.join("ORDER"), order.concat()).map_err(with_path(&folder))
     }
 
     /// Builds the wheel, installs it into a dedicated environment and runs a kernel there.
@@ -210,7 +210,7 @@ impl Release<'_> {
         let wheel = python::wheel()?;
         python::try_wheel(&wheel)?;
         let name = wheel.file_name().ok_or("a wheel without a name")?;
-        fs::copy(&wheel, self.folder.join(name)).map_err(told(&wheel))?;
+        fs::copy(&wheel, self.folder.join(name)).map_err(with_path(&wheel))?;
         Ok(())
     }
 
@@ -242,11 +242,11 @@ impl Release<'_> {
     fn try_archive(&self) -> Result<(), String> {
         let folder = root().join("target/dist-try");
         if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(told(&folder))?;
+            fs::remove_dir_all(&folder).map_err(with_path(&folder))?;
         }
         let (home, tools) = (folder.join("home"), folder.join("path"));
-        fs::create_dir_all(&home).map_err(told(&home))?;
-        fs::create_dir_all(&tools).map_err(told(&tools))?;
+        fs::create_dir_all(&home).map_err(with_path(&home))?;
+        fs::create_dir_all(&tools).map_err(with_path(&tools))?;
         let archive = self.folder.join(format!("{}.tar.gz", self.name()));
         succeed(Command::new("tar").arg("-xzf").arg(&archive).current_dir(&folder))?;
         has(&archive, &ARCHIVED.map(|file| format!("{}/{file}", self.name())))?;
@@ -259,7 +259,7 @@ impl Release<'_> {
         let mut vyre = alone(&inside.join("bin/vyre"));
         succeed(vyre.args(["run", "examples/mandelbrot.vyre", "--out", "mandelbrot.png"]))?;
         let picture = inside.join("mandelbrot.png");
-        let bytes = fs::read(&picture).map_err(told(&picture))?;
+        let bytes = fs::read(&picture).map_err(with_path(&picture))?;
         if !bytes.starts_with(b"\x89PNG") || bytes.len() < 10_000 {
             return Err(format!("{} is no picture", picture.display()));
         }
@@ -279,11 +279,11 @@ impl Release<'_> {
                 Ok(_) => succeed(alone(&program).env("LD_LIBRARY_PATH", inside.join("lib")))?,
             }
         }
-        fs::remove_dir_all(&folder).map_err(told(&folder))
+        fs::remove_dir_all(&folder).map_err(with_path(&folder))
     }
 }
 
-fn told<'p>(path: &'p Path) -> impl Fn(std::io::Error) -> String + 'p {
+fn with_path<'p>(path: &'p Path) -> impl Fn(std::io::Error) -> String + 'p {
     move |error| format!("{}: {error}", path.display())
 }
 
@@ -351,8 +351,8 @@ fn has(archive: &Path, files: &[String]) -> Result<(), String> {
 /// Names of the files in a folder and its subfolders, sorted.
 fn listed(folder: &Path) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(told(folder))? {
-        let entry = entry.map_err(told(folder))?;
+    for entry in fs::read_dir(folder).map_err(with_path(folder))? {
+        let entry = entry.map_err(with_path(folder))?;
         let name = entry.file_name().to_string_lossy().into_owned();
         if entry.path().is_dir() {
             names.extend(listed(&entry.path())?.into_iter().map(|below| format!("{name}/{below}")));

@@ -73,10 +73,10 @@ impl Materials {
 
 /// Concatenates the licence texts in a package's folder.
 fn licence_texts(folder: &Path) -> Result<String, String> {
-    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let with_path = |error: std::io::Error| format!("{}: {error}", folder.display());
     let mut files: Vec<PathBuf> = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(told)? {
-        let path = entry.map_err(told)?.path();
+    for entry in std::fs::read_dir(folder).map_err(with_path)? {
+        let path = entry.map_err(with_path)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
         let is_licence = ["LICENSE", "LICENCE", "COPYING", "UNLICENSE", "NOTICE"];
         if path.is_file() && is_licence.iter().any(|start| name.starts_with(start)) {
@@ -84,7 +84,7 @@ fn licence_texts(folder: &Path) -> Result<String, String> {
         }
     }
     files.sort();
-    let texts = files.iter().map(|file| std::fs::read_to_string(file).map_err(told));
+    let texts = files.iter().map(|file| std::fs::read_to_string(file).map_err(with_path));
     Ok(texts.collect::<Result<Vec<String>, String>>()?.join("\n"))
 }
 

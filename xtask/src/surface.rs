@@ -192,14 +192,16 @@ fn surface(page: &str) -> Vec<String> {
             };
         } else if tag == "<h3 class=\"code-header\"" || tag == "<h4 class=\"code-header\"" {
             let line = indent.map(|indent| (indent, one_line(&plain(take(&tag.replace('<', "</")[..4])))));
-            let told = |line: &str| match part {
+            let is_listed = |line: &str| match part {
                 Part::Own => true,
                 Part::Auto => [" Send for ", " Sync for ", " !Send for ", " !Sync for "]
                     .iter()
                     .any(|auto| line.contains(auto)),
                 Part::Others => false,
             };
-            lines.extend(line.filter(|(_, line)| told(line)).map(|(indent, line)| format!("{indent}{line}")));
+            lines.extend(
+                line.filter(|(_, line)| is_listed(line)).map(|(indent, line)| format!("{indent}{line}")),
+            );
         }
         rest = &rest[1..];
     }

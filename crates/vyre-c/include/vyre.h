@@ -208,11 +208,11 @@ const char *vyre_error_fix(void);
 /** The name of a status, such as "VYRE_TIMEOUT". It is never freed. */
 const char *vyre_status_name(vyre_status status);
 
-/** Frees a text that a function gave through a `char **`. Null is left alone; a text that was freed before,
- * or that is none, is told. */
+/** Frees a text that a function gave through a `char **`. Null is ignored; a text that was freed before, or
+ * any other pointer, is an error. */
 vyre_status vyre_text_free(char *text);
 
-/** The version of the library, such as "0.1.0". It is never freed. */
+/** The version of the library, such as "0.2.0". It is never freed. */
 const char *vyre_version(void);
 
 /** The version of the interface that the library has; a header with another `VYRE_ABI_VERSION` does not fit
@@ -283,7 +283,7 @@ vyre_status vyre_routine_free(vyre_routine routine);
  * copied; nobody else may write it, or read what the call writes, until this returns. */
 vyre_status vyre_run(vyre_routine routine, const vyre_argument *arguments, size_t count, const vyre_options *options, vyre_report *report);
 
-/** Gives why a call over so many elements would go where it would go, as text to read. Free it with
+/** Explains as text where a call over this many elements would go, and why. Free it with
  * `vyre_text_free`. */
 vyre_status vyre_explain(vyre_routine routine, uint64_t elements, char **text);
 

@@ -278,7 +278,7 @@ unsafe fn explained(
     unsafe { text::give(text, &show(routine.explain(usize::try_from(elements).unwrap_or(usize::MAX)))) }
 }
 
-/// Gives why a call over so many elements would go where it would go, as text to read. Free it with
+/// Explains as text where a call over this many elements would go, and why. Free it with
 /// `vyre_text_free`.
 ///
 /// # Safety

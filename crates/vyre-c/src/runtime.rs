@@ -77,7 +77,7 @@ pub(crate) fn held(used: &Use) -> Result<&Held, Fault> {
     used.get().ok_or_else(|| Fault::handle("runtime"))
 }
 
-/// The version of the library, such as "0.1.0". It is never freed.
+/// The version of the library, such as "0.2.0". It is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_version() -> *const c_char {
     const VERSION: &CStr =

@@ -156,8 +156,8 @@ pub extern "C" fn vyre_status_name(status: vyre_status) -> *const c_char {
     row.map_or(c"unknown status".as_ptr(), |row| row.1.as_ptr())
 }
 
-/// Frees a text that a function gave through a `char **`. Null is left alone; a text that was freed
-/// before, or that is none, is told.
+/// Frees a text that a function gave through a `char **`. Null is ignored; a text that was freed
+/// before, or any other pointer, is an error.
 ///
 /// # Safety
 /// Nobody reads the text any more.

@@ -21,12 +21,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         client.open(&text)?;
         let place = |column: usize| json!({ "line": LINES / 2, "character": column });
         client.change(2, json!({ "range": { "start": place(0), "end": place(0) }, "text": "// \n" }))?;
-        let (mut told, mut coloured) = (Vec::new(), Vec::new());
+        let (mut diagnosed, mut coloured) = (Vec::new(), Vec::new());
         for version in 3..CHANGES + 3 {
             let range = json!({ "start": place(version), "end": place(version) });
             let began = Instant::now();
             client.change(version, json!({ "range": range, "text": "a" }))?;
-            told.push(began.elapsed());
+            diagnosed.push(began.elapsed());
             client.ask("semanticTokens/full", json!({}))?;
             let end = json!({ "line": LINES, "character": 0 });
             client.ask(
@@ -35,8 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             )?;
             coloured.push(began.elapsed());
         }
-        let (lines, told, coloured) = (text.lines().count(), shown(told), shown(coloured));
-        println!("{name}, {lines} lines: diagnostics {told}; with colours and hints {coloured}");
+        let (lines, diagnosed, coloured) = (text.lines().count(), shown(diagnosed), shown(coloured));
+        println!("{name}, {lines} lines: diagnostics {diagnosed}; with colours and hints {coloured}");
         client.leave()?;
     }
     Ok(())

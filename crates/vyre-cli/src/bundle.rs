@@ -1,6 +1,6 @@
 //! Bundles of learnt data: the user's tables in one portable file.
 
-use crate::output::{Form, print};
+use crate::output::{OutputFormat, print};
 use vyre_driver::bundle::Bundle;
 use vyre_driver::certificates::CertificateTable;
 use vyre_driver::pgo::PgoTable;
@@ -25,18 +25,18 @@ pub(crate) fn gather(places: &Storage, origin: &str) -> Result<Bundle, TableErro
 }
 
 /// Prints a summary of a bundle.
-pub(crate) fn show(bundle: &Bundle, done: &str, form: Form) {
+pub(crate) fn show(bundle: &Bundle, done: &str, format: OutputFormat) {
     let routes: usize = bundle.routes.routes_by_size.values().map(|rows| rows.len()).sum();
     let certificates = bundle.certificates.certificates.len();
     let tuned: usize = bundle.tuned.values().map(|decisions| decisions.len()).sum();
-    match form {
-        Form::Json => print(
+    match format {
+        OutputFormat::Json => print(
             &serde_json::json!({
                 "origin": bundle.origin, "routes": routes, "certificates": certificates, "tuned": tuned,
             })
             .to_string(),
         ),
-        Form::Text => {
+        OutputFormat::Text => {
             print(&format!("{routes} routes, {certificates} certificates, {tuned} tuned shapes {done}"))
         }
     }

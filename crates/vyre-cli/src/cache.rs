@@ -1,7 +1,7 @@
 //! `vyre cache`: manages the table files of learnt data.
 
 use crate::bundle;
-use crate::output::{Ending, Form, print};
+use crate::output::{Ending, OutputFormat, print};
 use crate::quantity;
 use crate::tables::{Kind, TableFile, files};
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ fn export(places: &Storage, file: &Path, origin: &str, format: &Format) -> Endin
     if let Err(error) = bundle.save(file) {
         return Ending::Usage(error.to_string());
     }
-    bundle::show(&bundle, &format!("written to {}", file.display()), Form::of(format.json));
+    bundle::show(&bundle, &format!("written to {}", file.display()), OutputFormat::of(format.json));
     Ending::Done
 }
 
@@ -134,7 +134,7 @@ fn import(places: &Storage, file: &Path, format: &Format) -> Ending {
     if let Some(error) = places.import(&bundle).first() {
         return Ending::Usage(error.to_string());
     }
-    bundle::show(&bundle, &format!("added from {}", file.display()), Form::of(format.json));
+    bundle::show(&bundle, &format!("added from {}", file.display()), OutputFormat::of(format.json));
     Ending::Done
 }
 

@@ -4,7 +4,7 @@
 use crate::certify_report;
 use crate::dispatch::ShapeArguments;
 use crate::inputs::InputArguments;
-use crate::output::{Ending, Form, print, progress_bar};
+use crate::output::{Ending, OutputFormat, print, progress_bar};
 use crate::quantity;
 use crate::source::{Loaded, SetArguments, load_with};
 use std::collections::HashSet;
@@ -60,47 +60,39 @@ Examples:
   vyre certify examples/black_scholes.vyre --backend cpu --json --dry-run
   vyre certify --backend cpu --report cpu.json";
 
-/// Program at one size.
-struct Trial<'a> {
-    loaded: &'a Loaded,
-    size: Option<u64>,
-}
-
 pub(crate) fn run(arguments: &Arguments) -> Ending {
     certify(arguments).unwrap_or_else(|ending| ending)
 }
 
 fn certify(arguments: &Arguments) -> Result<Ending, Ending> {
     if let Some(path) = &arguments.report {
-        return certify_report::write(&arguments.backends, path, Form::of(arguments.json));
+        return certify_report::write(&arguments.backends, path, OutputFormat::of(arguments.json));
     }
     let load = |file: &PathBuf| load_with(file, &arguments.set);
     let programs: Vec<Loaded> = arguments.files.iter().map(load).collect::<Result<_, _>>()?;
-    let mut trials = Vec::new();
+    let mut sized_programs: Vec<(&Loaded, Option<u64>)> = Vec::new();
     for loaded in &programs {
         if arguments.sizes.is_empty() {
-            trials.push(Trial { loaded, size: None });
+            sized_programs.push((loaded, None));
         }
-        trials.extend(arguments.sizes.iter().map(|size| Trial { loaded, size: Some(*size) }));
+        sized_programs.extend(arguments.sizes.iter().map(|size| (loaded, Some(*size))));
     }
     // All inputs are checked before anything is measured.
-    for trial in &trials {
-        arguments.inputs.gather_sized(trial.loaded, trial.size.map(|size| size.min(1)))?;
+    for (loaded, size) in &sized_programs {
+        arguments.inputs.gather_sized(loaded, size.map(|size| size.min(1)))?;
     }
     let backends = open(&arguments.backends)?;
-    let bar = progress_bar(trials.len() as u64, "measurements", Form::of(arguments.json));
+    let bar = progress_bar(sized_programs.len() as u64, "measurements", OutputFormat::of(arguments.json));
     let mut rows = Vec::new();
     let mut table = PgoTable::default();
-    for trial in &trials {
-        bar.set_message(trial.loaded.file.clone());
-        let row = measure(arguments, trial, &backends, &mut table)?;
+    for (loaded, size) in sized_programs {
+        bar.set_message(loaded.file.clone());
+        let row = measure(arguments, (loaded, size), &backends, &mut table)?;
         bar.inc(1);
         if arguments.json {
-            rows.push(
-                serde_json::json!({ "file": trial.loaded.file, "op": op_id(trial.loaded), "decision": row }),
-            );
+            rows.push(serde_json::json!({ "file": loaded.file, "op": op_id(loaded), "decision": row }));
         } else {
-            bar.suspend(|| show(trial, &row));
+            bar.suspend(|| show(loaded, &row));
         }
     }
     bar.finish_and_clear();
@@ -129,15 +121,15 @@ fn open(ids: &[String]) -> Result<Vec<Arc<dyn VyreBackend>>, Ending> {
 
 fn measure(
     arguments: &Arguments,
-    trial: &Trial<'_>,
+    (loaded, size): (&Loaded, Option<u64>),
     backends: &[Arc<dyn VyreBackend>],
     table: &mut PgoTable,
 ) -> Result<RouteDecision, Ending> {
-    let inputs = arguments.inputs.gather_sized(trial.loaded, trial.size)?;
+    let inputs = arguments.inputs.gather_sized(loaded, size)?;
     let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let oracle = vyre_reference::CpuRef;
     let config = arguments.shape.config()?;
-    let (op, program) = (op_id(trial.loaded), &trial.loaded.program);
+    let (op, program) = (op_id(loaded), &loaded.program);
     let prepare =
         |backend| Prepared { backend, pipeline: pipeline::compile(backend.clone(), program, &config) };
     let prepared: Vec<Prepared<'_>> = backends.iter().map(prepare).collect();
@@ -173,9 +165,9 @@ fn keep(arguments: &Arguments, table: &PgoTable) -> Result<Option<String>, Endin
     Ok(Some(path.display().to_string()))
 }
 
-fn show(trial: &Trial<'_>, row: &RouteDecision) {
+fn show(loaded: &Loaded, row: &RouteDecision) {
     let size = row.size_bucket.map(|bucket| format!(", 2^{bucket} elements and up")).unwrap_or_default();
-    print(&format!("{}{size}: {} is fastest", op_id(trial.loaded), row.backend));
+    print(&format!("{}{size}: {} is fastest", op_id(loaded), row.backend));
     for observed in &row.observations {
         print(&format!("  {:<10} {:>12}", observed.backend, quantity::time(observed.latency_ns)));
     }

@@ -4,7 +4,7 @@
 //! in the tables.
 
 use crate::files;
-use crate::output::{Ending, Form, print, progress_bar};
+use crate::output::{Ending, OutputFormat, print, progress_bar};
 use std::path::Path;
 use std::sync::Arc;
 use vyre::unstable::opening::{helper_answer, meet_unknown_drivers};
@@ -18,7 +18,7 @@ const PROGRAMS: u64 = 200;
 const WAYS: usize = 2;
 
 /// Writes the report of a backend, even if the backend cannot be opened or gives wrong results.
-pub(crate) fn write(ids: &[String], path: &Path, form: Form) -> Result<Ending, Ending> {
+pub(crate) fn write(ids: &[String], path: &Path, format: OutputFormat) -> Result<Ending, Ending> {
     let [id] = ids else { return Err(Ending::Usage("`--report` takes one backend".into())) };
     // A driver that crashes does so in a helper process.
     meet_unknown_drivers(&[id]);
@@ -40,7 +40,7 @@ pub(crate) fn write(ids: &[String], path: &Path, form: Form) -> Result<Ending, E
             let backend: Arc<dyn VyreBackend> = backend.into();
             report["device"] = serde_json::to_value(backend.device_profile()).unwrap_or_default();
             report["certificate"] = serde_json::from_str(&helper_answer(id)).unwrap_or_default();
-            let (generated, mismatches) = generated(&backend, form);
+            let (generated, mismatches) = generated(&backend, format);
             failed = !mismatches.is_empty() || report["certificate"]["failure"].is_string();
             report["generated"] = generated.into();
             report["mismatches"] = mismatches.into();
@@ -48,7 +48,7 @@ pub(crate) fn write(ids: &[String], path: &Path, form: Form) -> Result<Ending, E
     }
     let text = serde_json::to_string_pretty(&report).unwrap_or_default() + "\n";
     files::write(path, text.as_bytes())?;
-    if form == Form::Json {
+    if format == OutputFormat::Json {
         print(&report.to_string());
     } else {
         let state = match (failed, report["error"].as_str()) {
@@ -62,11 +62,11 @@ pub(crate) fn write(ids: &[String], path: &Path, form: Form) -> Result<Ending, E
 }
 
 /// Runs generated programs. Returns their number and the first mismatches as filetests.
-fn generated(backend: &Arc<dyn VyreBackend>, form: Form) -> (u64, Vec<String>) {
+fn generated(backend: &Arc<dyn VyreBackend>, format: OutputFormat) -> (u64, Vec<String>) {
     let generator = Generator::new(Options::for_backend(&**backend));
     let backends = vec![backend.clone()];
     let runner = Runner { backends, interpreter: false, sample: Some(WAYS), ..Runner::default() };
-    let bar = progress_bar(PROGRAMS, "programs", form);
+    let bar = progress_bar(PROGRAMS, "programs", format);
     let mut mismatches = Vec::new();
     for seed in 0..PROGRAMS {
         if let Err(mismatch) = runner.check(&generator.from_seed(seed), seed) {

@@ -5,7 +5,7 @@
 //! leaves only complete files.
 
 use crate::files;
-use crate::output::{Ending, Form, Paint, painted, print, progress_bar, warn};
+use crate::output::{Ending, OutputFormat, Paint, painted, print, progress_bar, warn};
 use indicatif::ProgressBar;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -143,11 +143,11 @@ fn search(arguments: &Arguments) -> Result<Ending, Ending> {
 fn progress(arguments: &Arguments) -> ProgressBar {
     match arguments.count {
         None if arguments.seconds.is_some() => {
-            let bar = progress_bar(0, "programs", Form::of(arguments.json));
+            let bar = progress_bar(0, "programs", OutputFormat::of(arguments.json));
             bar.unset_length();
             bar
         }
-        count => progress_bar(count.unwrap_or(DEFAULT_COUNT), "programs", Form::of(arguments.json)),
+        count => progress_bar(count.unwrap_or(DEFAULT_COUNT), "programs", OutputFormat::of(arguments.json)),
     }
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn dispatch(
     let run = Run {
         backend: backend.to_owned(),
         program: loaded.program.clone(),
-        memory: Memory::of(&loaded.kernel, inputs, config)?,
+        memory: BufferContents::of(&loaded.kernel, inputs, config)?,
         config: config.clone(),
         met: Arc::default(),
         began: BEGAN.get().unwrap_or_else(Instant::now),
@@ -139,7 +139,7 @@ pub(crate) fn left() -> Option<Duration> {
 struct Run {
     backend: String,
     program: Program,
-    memory: Memory,
+    memory: BufferContents,
     config: DispatchConfig,
     /// Whether the drivers are open.
     met: Arc<AtomicBool>,
@@ -183,13 +183,17 @@ impl Run {
 }
 
 /// Memory for every buffer of a kernel, in binding order: inputs copied, outputs zeroed.
-struct Memory {
+struct BufferContents {
     buffers: Vec<(String, Access, Vec<u8>)>,
     domain: Option<[u32; 3]>,
 }
 
-impl Memory {
-    fn of(kernel: &KernelBody, inputs: &[Vec<u8>], config: &DispatchConfig) -> Result<Memory, Ending> {
+impl BufferContents {
+    fn of(
+        kernel: &KernelBody,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<BufferContents, Ending> {
         let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         let launch =
             Launch::from_inputs(kernel, &borrowed, config.overrides()).map_err(BackendError::from)?;
@@ -204,7 +208,7 @@ impl Memory {
             };
             buffers.push((decl.name.to_string(), decl.access, contents));
         }
-        Ok(Memory { buffers, domain: launch.domain })
+        Ok(BufferContents { buffers, domain: launch.domain })
     }
 
     fn outputs(self) -> Vec<Vec<u8>> {

@@ -32,33 +32,33 @@ pub(crate) struct Arguments {
 
 /// Outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum Health {
     Fine,
     /// Useful to know, but not a fault.
     Note,
     Broken,
 }
 
-impl Verdict {
+impl Health {
     fn name(self) -> &'static str {
         match self {
-            Verdict::Fine => "ok",
-            Verdict::Note => "note",
-            Verdict::Broken => "broken",
+            Health::Fine => "ok",
+            Health::Note => "note",
+            Health::Broken => "broken",
         }
     }
 }
 
 struct Check {
     name: String,
-    verdict: Verdict,
+    health: Health,
     message: String,
     help: Option<String>,
 }
 
 impl Check {
-    fn new(name: impl Into<String>, verdict: Verdict, message: impl Into<String>) -> Check {
-        Check { name: name.into(), verdict, message: message.into(), help: None }
+    fn new(name: impl Into<String>, health: Health, message: impl Into<String>) -> Check {
+        Check { name: name.into(), health, message: message.into(), help: None }
     }
 
     fn help(self, help: impl Into<String>) -> Check {
@@ -74,26 +74,22 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     if arguments.json {
         let json = |check: &Check| {
             serde_json::json!({
-                "check": check.name, "verdict": check.verdict.name(), "message": check.message, "help": check.help,
+                "check": check.name, "verdict": check.health.name(), "message": check.message, "help": check.help,
             })
         };
         print(&checks.iter().map(json).collect::<serde_json::Value>().to_string());
     } else {
         checks.iter().for_each(show);
     }
-    if checks.iter().any(|check| check.verdict == Verdict::Broken) {
-        Ending::CheckFailed
-    } else {
-        Ending::Done
-    }
+    if checks.iter().any(|check| check.health == Health::Broken) { Ending::CheckFailed } else { Ending::Done }
 }
 
 fn show(check: &Check) {
-    let word = format!("{:<7}", check.verdict.name());
-    let word = match check.verdict {
-        Verdict::Fine => painted_out(&word, Paint::Green),
-        Verdict::Note => painted_out(&word, Paint::Yellow),
-        Verdict::Broken => painted_out(&word, Paint::Red),
+    let word = format!("{:<7}", check.health.name());
+    let word = match check.health {
+        Health::Fine => painted_out(&word, Paint::Green),
+        Health::Note => painted_out(&word, Paint::Yellow),
+        Health::Broken => painted_out(&word, Paint::Red),
     };
     print(&format!("{word} {}: {}", check.name, check.message));
     if let Some(help) = &check.help {
@@ -104,7 +100,7 @@ fn show(check: &Check) {
 fn version() -> Check {
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
-    Check::new("vyre", Verdict::Fine, format!("{COMPILER_VERSION} on {os} {arch}, {threads} threads"))
+    Check::new("vyre", Health::Fine, format!("{COMPILER_VERSION} on {os} {arch}, {threads} threads"))
 }
 
 fn backends(programs: u64) -> Vec<Check> {
@@ -117,12 +113,12 @@ fn backends(programs: u64) -> Vec<Check> {
                 compare(device.id, "the interpreter", programs)
             }
             State::Refused(reason) => {
-                Check::new(format!("backend {}", device.id), Verdict::Note, reason.clone())
+                Check::new(format!("backend {}", device.id), Health::Note, reason.clone())
             }
         });
     }
     if !devices.iter().any(|device| matches!(device.state, State::Usable { .. })) {
-        let none = Check::new("selection", Verdict::Broken, "no backend can be selected");
+        let none = Check::new("selection", Health::Broken, "no backend can be selected");
         checks.push(none.help("build with the feature `cpu`, which needs nothing installed"));
     }
     checks
@@ -133,7 +129,7 @@ fn compare(id: &'static str, device: &str, programs: u64) -> Check {
     let name = format!("backend {id}");
     let backend: Arc<dyn VyreBackend> = match registry::acquire(id) {
         Ok(backend) => backend.into(),
-        Err(error) => return Check::new(name, Verdict::Broken, error.to_string()),
+        Err(error) => return Check::new(name, Health::Broken, error.to_string()),
     };
     let generator = Generator::new(Options::for_backend(&*backend));
     let runner = Runner { backends: vec![backend], ..Runner::default() };
@@ -141,8 +137,8 @@ fn compare(id: &'static str, device: &str, programs: u64) -> Check {
     let failure = (0..programs).find_map(|seed| runner.check(&generator.from_seed(seed), seed).err());
     let took = quantity::time(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     match failure {
-        None => Check::new(name, Verdict::Fine, format!("{device}: {programs} programs match the interpreter, {took}")),
-        Some(mismatch) => Check::new(name, Verdict::Broken, format!("{device}: {}", mismatch.difference))
+        None => Check::new(name, Health::Fine, format!("{device}: {programs} programs match the interpreter, {took}")),
+        Some(mismatch) => Check::new(name, Health::Broken, format!("{device}: {}", mismatch.difference))
             .help(format!("`vyre conform --backend {id}` writes the failing program; leave the backend out with --backend")),
     }
 }
@@ -155,17 +151,17 @@ fn tables() -> Vec<Check> {
         let name = format!("table {}", file.kind.name());
         checks.push(match &file.rows {
             _ if file.kind == Kind::SetAside => {
-                Check::new(name, Verdict::Note, format!("{path} was damaged and is no longer used"))
+                Check::new(name, Health::Note, format!("{path} was damaged and is no longer used"))
                     .help("inspect it or remove it: `vyre cache clear set-aside`")
             }
-            Ok(rows) => Check::new(name, Verdict::Fine, format!("{path}: {rows} rows")),
-            Err(error) => Check::new(name, Verdict::Broken, error.to_string()),
+            Ok(rows) => Check::new(name, Health::Fine, format!("{path}: {rows} rows")),
+            Err(error) => Check::new(name, Health::Broken, error.to_string()),
         });
     }
     let folders = [&places.routes, &places.hints].into_iter().flatten().filter_map(|path| path.parent());
     checks.extend(folders.filter_map(unwritable));
     if places.routes.is_none() {
-        let note = Check::new("tables", Verdict::Note, "learnt data is not saved");
+        let note = Check::new("tables", Health::Note, "learnt data is not saved");
         checks
             .push(note.help("set HOME or XDG_CONFIG_HOME to a folder, and do not set VYRE_TABLES to `off`"));
     }
@@ -181,7 +177,7 @@ fn unwritable(folder: &Path) -> Option<Check> {
     let error = written.err()?;
     let message = format!("{} cannot be written: {error}", existing.display());
     Some(
-        Check::new("tables", Verdict::Broken, message)
+        Check::new("tables", Health::Broken, message)
             .help("make the folder writable, or name another in VYRE_TABLES"),
     )
 }
@@ -190,7 +186,7 @@ fn unwritable(folder: &Path) -> Option<Check> {
 fn environment() -> Vec<Check> {
     let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("VYRE_"));
     let check = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Check::new("environment", Verdict::Note, format!("{}={}", name.display(), value.display()))
+        Check::new("environment", Health::Note, format!("{}={}", name.display(), value.display()))
     };
     ours.map(check).collect()
 }

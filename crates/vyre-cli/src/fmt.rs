@@ -1,7 +1,7 @@
 //! `vyre fmt`: formats programs in the standard layout.
 
 use crate::files;
-use crate::output::{Ending, Form, diagnostics_json, print, print_program, show_diagnostics};
+use crate::output::{Ending, OutputFormat, diagnostics_json, print, print_program, show_diagnostics};
 use std::path::{Path, PathBuf};
 use vyre_foundation::text;
 
@@ -42,7 +42,7 @@ fn lay_out_all(arguments: &Arguments) -> Result<Ending, Ending> {
     for file in &arguments.files {
         let name = file.display().to_string();
         let source = files::read_text(file)?;
-        let outcome = lay_out(&source, &name, Form::of(arguments.json))?;
+        let outcome = lay_out(&source, &name, OutputFormat::of(arguments.json))?;
         let mut row = serde_json::json!({ "file": name, "changed": matches!(outcome, Outcome::Changed(_)) });
         let standard = file == Path::new("-");
         match &outcome {
@@ -63,11 +63,11 @@ fn lay_out_all(arguments: &Arguments) -> Result<Ending, Ending> {
     Ok(if invalid || (changed && arguments.check) { Ending::CheckFailed } else { Ending::Done })
 }
 
-fn lay_out(source: &str, name: &str, form: Form) -> Result<Outcome, Ending> {
+fn lay_out(source: &str, name: &str, format: OutputFormat) -> Result<Outcome, Ending> {
     let formatted = match text::format(source) {
         Ok(formatted) => formatted,
         Err(faults) => {
-            if form == Form::Text {
+            if format == OutputFormat::Text {
                 show_diagnostics(&faults, name);
             }
             return Ok(Outcome::Invalid(diagnostics_json(&faults, source)));

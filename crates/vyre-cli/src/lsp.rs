@@ -45,8 +45,8 @@ pub(crate) fn run(_: &Arguments) -> Ending {
 
 /// Serves a client until it shuts the connection down.
 fn serve(connection: &Connection) -> Result<(), String> {
-    let told = |error: lsp_server::ProtocolError| error.to_string();
-    let (id, parameters) = connection.initialize_start().map_err(told)?;
+    let text_of = |error: lsp_server::ProtocolError| error.to_string();
+    let (id, parameters) = connection.initialize_start().map_err(text_of)?;
     let parameters: lsp::InitializeParams =
         serde_json::from_value(parameters).map_err(|error| format!("initialize: {error}"))?;
     let encoding = Encoding::of(&parameters);
@@ -54,12 +54,12 @@ fn serve(connection: &Connection) -> Result<(), String> {
         "capabilities": answers::capabilities(encoding),
         "serverInfo": { "name": "vyre", "version": env!("CARGO_PKG_VERSION") },
     });
-    connection.initialize_finish(id, about).map_err(told)?;
+    connection.initialize_finish(id, about).map_err(text_of)?;
     let mut server = Server { connection, encoding, documents: HashMap::new(), changed: BTreeSet::new() };
     for message in &connection.receiver {
         match message {
             Message::Request(request) => {
-                if connection.handle_shutdown(&request).map_err(told)? {
+                if connection.handle_shutdown(&request).map_err(text_of)? {
                     return Ok(());
                 }
                 server.publish();

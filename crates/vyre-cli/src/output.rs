@@ -193,21 +193,21 @@ fn painted_lines(text: &str) -> String {
 
 /// Output format of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum OutputFormat {
     Text,
     Json,
 }
 
-impl Form {
+impl OutputFormat {
     /// Format selected by `--json`.
-    pub(crate) fn of(json: bool) -> Form {
-        if json { Form::Json } else { Form::Text }
+    pub(crate) fn of(json: bool) -> OutputFormat {
+        if json { OutputFormat::Json } else { OutputFormat::Text }
     }
 }
 
 /// Progress bar on standard error; hidden if that is not a terminal or the command prints JSON.
-pub(crate) fn progress_bar(steps: u64, what: &str, form: Form) -> ProgressBar {
-    let shown = form == Form::Text && std::io::stderr().is_terminal();
+pub(crate) fn progress_bar(steps: u64, what: &str, format: OutputFormat) -> ProgressBar {
+    let shown = format == OutputFormat::Text && std::io::stderr().is_terminal();
     let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(steps), target);
     let style =

@@ -212,10 +212,10 @@ fn sanitize(
         sanitize: true,
         ..defaults
     };
-    let mut told = Ok(());
+    let mut delivered = Ok(());
     let reports = match vyre_reference::run_speaking(&loaded.program, &borrowed, &options) {
         Ok((run, said)) => {
-            told = messages::tell(loaded.kernel.display_name(), said);
+            delivered = messages::tell(loaded.kernel.display_name(), said);
             run.reports
         }
         Err(RunError::Diverged(report)) => vec![*report],
@@ -242,7 +242,7 @@ fn sanitize(
         print(&format!("{}: faults found: {}", loaded.file, reports.len()));
     }
     // A failed assert of the program is not a memory fault.
-    told?;
+    delivered?;
     Ok(if reports.is_empty() { Ending::Done } else { Ending::CheckFailed })
 }
 

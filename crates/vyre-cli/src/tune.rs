@@ -3,7 +3,7 @@
 
 use crate::dispatch::{AUTO, ShapeArguments, open};
 use crate::inputs::InputArguments;
-use crate::output::{Ending, Form, print, progress_bar};
+use crate::output::{Ending, OutputFormat, print, progress_bar};
 use crate::quantity;
 use crate::source::{SetArguments, load_with};
 use std::path::PathBuf;
@@ -130,7 +130,7 @@ fn with_progress(
     limits: TuneLimits,
     tune: impl FnOnce(&mut dyn FnMut(Progress)) -> Result<TuneReport, BackendError>,
 ) -> Result<TuneReport, BackendError> {
-    let bar = progress_bar(limits.wall.as_millis() as u64, "ms", Form::of(arguments.json));
+    let bar = progress_bar(limits.wall.as_millis() as u64, "ms", OutputFormat::of(arguments.json));
     let report = tune(&mut |progress: Progress| {
         bar.set_position(progress.elapsed.as_millis() as u64);
         bar.set_message(stage(&progress));

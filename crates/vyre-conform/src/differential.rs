@@ -413,8 +413,8 @@ pub fn interpret_speaking(case: &Case, options: &Options) -> Outcome {
     };
     let name =
         case.program.validate().map_or_else(|_| String::new(), |kernel| kernel.display_name().to_string());
-    let (told, prints) = messages::listen(|| messages::tell(&name, said));
-    Outcome::from(told.map(|()| done.outputs)).with_prints(&case.program, &prints)
+    let (delivered, prints) = messages::listen(|| messages::tell(&name, said));
+    Outcome::from(delivered.map(|()| done.outputs)).with_prints(&case.program, &prints)
 }
 
 /// Runs a case on a backend, through the pipeline that the driver compiles for it.

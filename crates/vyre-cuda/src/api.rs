@@ -9,7 +9,7 @@ use libloading::Library;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// Result code of a driver function.
-pub(crate) type Code = c_int;
+pub(crate) type Status = c_int;
 /// Number of a device.
 pub(crate) type DeviceNumber = c_int;
 /// An address in device memory.
@@ -24,8 +24,8 @@ macro_rules! functions {
     }) => {
         $(#[$doc])*
         pub(crate) struct $table {
-            $(pub(crate) $field: unsafe extern "system" fn($($argument),*) -> Code,)*
-            $(pub(crate) $option: Option<unsafe extern "system" fn($($option_argument),*) -> Code>,)*
+            $(pub(crate) $field: unsafe extern "system" fn($($argument),*) -> Status,)*
+            $(pub(crate) $option: Option<unsafe extern "system" fn($($option_argument),*) -> Status>,)*
         }
 
         impl $table {
@@ -83,8 +83,8 @@ functions! {
             event_destroy = b"cuEventDestroy_v2\0": fn(Handle);
             event_record = b"cuEventRecord\0": fn(Handle, Handle);
             event_elapsed = b"cuEventElapsedTime\0": fn(*mut f32, Handle, Handle);
-            error_name = b"cuGetErrorName\0": fn(Code, *mut *const c_char);
-            error_text = b"cuGetErrorString\0": fn(Code, *mut *const c_char);
+            error_name = b"cuGetErrorName\0": fn(Status, *mut *const c_char);
+            error_text = b"cuGetErrorString\0": fn(Status, *mut *const c_char);
         }
         optional {
             allocate_async = b"cuMemAllocAsync\0": fn(*mut DevicePointer, usize, Handle);

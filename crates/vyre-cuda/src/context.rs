@@ -5,19 +5,19 @@
 //! ([`Context::enter`]). An error that breaks the context makes the device lost for the rest of the
 //! process: nothing on it is tried again, and opening it reports why.
 
-use crate::api::{Code, Handle};
+use crate::api::{Handle, Status};
 use crate::device::Device;
 use crate::library::error_text;
 use std::marker::PhantomData;
 use vyre_driver::BackendError;
 
 /// Driver error codes.
-pub(crate) const OUT_OF_MEMORY: Code = 2;
-pub(crate) const NOT_READY: Code = 600;
+pub(crate) const OUT_OF_MEMORY: Status = 2;
+pub(crate) const NOT_READY: Status = 600;
 
 /// Errors that leave a context unusable: hardware faults, faulting kernels, and a driver that is
 /// shutting down.
-const BREAKING: [Code; 18] =
+const BREAKING: [Status; 18] =
     [3, 4, 46, 101, 201, 214, 220, 226, 700, 702, 709, 714, 715, 716, 717, 718, 719, 999];
 
 /// A device's context.
@@ -92,12 +92,12 @@ impl Context {
     }
 
     /// Converts the code of a driver call to a result.
-    pub(crate) fn check(&self, code: Code, doing: &str) -> Result<(), BackendError> {
+    pub(crate) fn check(&self, code: Status, doing: &str) -> Result<(), BackendError> {
         if code == 0 { Ok(()) } else { Err(self.failed(code, doing)) }
     }
 
     /// Converts a failed call to an error: the backend, the operation, and the driver's message.
-    pub(crate) fn failed(&self, code: Code, doing: &str) -> BackendError {
+    pub(crate) fn failed(&self, code: Status, doing: &str) -> BackendError {
         let message = format!("{doing}: {} ({code})", error_text(&self.device.driver.api, code));
         if BREAKING.contains(&code) {
             return self.lose(message);
@@ -114,7 +114,7 @@ impl Context {
     }
 
     /// Converts a failed allocation to an error that leaves the device usable.
-    pub(crate) fn no_memory(&self, code: Code, bytes: usize) -> BackendError {
+    pub(crate) fn no_memory(&self, code: Status, bytes: usize) -> BackendError {
         match code {
             OUT_OF_MEMORY => {
                 BackendError::DeviceOutOfMemory { backend: self.id.into(), requested_bytes: bytes as u64 }

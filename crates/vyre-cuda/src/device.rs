@@ -178,7 +178,7 @@ fn examine(
     let large = |what: Attribute| u64::from(clamp(what));
     let mut memory = 0;
     // SAFETY: the function writes a number.
-    let told = unsafe { (driver.api.device_memory)(&mut memory, number) };
+    let status = unsafe { (driver.api.device_memory)(&mut memory, number) };
     // Two transfers per clock; the rate is in kilohertz, the width in bits.
     let bandwidth = 2 * large(Attribute::MemoryClockRate) * large(Attribute::MemoryBusWidth) / 8 / 1_000_000;
     let shared = clamp(Attribute::SharedBytes);
@@ -208,7 +208,7 @@ fn examine(
         supports_tensor_cores: true,
         max_workgroup_size: [Attribute::BlockX, Attribute::BlockY, Attribute::BlockZ].map(clamp),
         max_invocations_per_workgroup: clamp(Attribute::MostThreads),
-        max_storage_buffer_binding_size: if told == 0 { memory as u64 } else { 0 },
+        max_storage_buffer_binding_size: if status == 0 { memory as u64 } else { 0 },
         compute_units: clamp(Attribute::Multiprocessors),
         mem_bw_gbps: u32::try_from(bandwidth).unwrap_or(u32::MAX),
         timing_quality: DeviceTimingQuality::DeviceTimestamps,

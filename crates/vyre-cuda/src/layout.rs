@@ -26,15 +26,15 @@ enum Part {
 
 /// An offset within one part of the memory.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct Address {
     part: Part,
     offset: usize,
 }
 
 /// A buffer as passed to the kernel.
 #[derive(Clone, Copy, Debug)]
-enum Given {
-    Here(Slot),
+enum KernelArgument {
+    Here(Address),
     Resident(u64),
     /// The element of a uniform buffer.
     Value(u64),
@@ -43,7 +43,7 @@ enum Given {
 
 /// A buffer that is copied.
 struct Copied<'m> {
-    slot: Slot,
+    address: Address,
     bytes: usize,
     memory: Memory<'m, DeviceMemory>,
     start: Start<'m>,
@@ -59,10 +59,10 @@ pub(crate) struct Layout<'m> {
 
 /// One item of a call.
 struct Item {
-    buffers: Few<(BufferId, Given)>,
+    buffers: Few<(BufferId, KernelArgument)>,
     /// Resident buffers to zero: address and length.
     fills: Few<(u64, usize)>,
-    control: Option<Slot>,
+    control: Option<Address>,
 }
 
 impl<'m> Layout<'m> {
@@ -79,15 +79,15 @@ impl<'m> Layout<'m> {
         for bound in bound {
             let id = bound.buffer;
             let given = match bound {
-                bound if arguments.contains(&Argument::Value(id)) => Given::Value(value(&bound)),
-                Bound { bytes: 0, .. } => Given::Empty,
+                bound if arguments.contains(&Argument::Value(id)) => KernelArgument::Value(value(&bound)),
+                Bound { bytes: 0, .. } => KernelArgument::Empty,
                 Bound { memory: Memory::Resident(resident), start, .. } => {
                     fills.extend(zeros(resident, start));
-                    Given::Resident(resident.pointer)
+                    KernelArgument::Resident(resident.pointer)
                 }
                 Bound { memory: Memory::ResidentMut(resident), start, .. } => {
                     fills.extend(zeros(resident, start));
-                    Given::Resident(resident.pointer)
+                    KernelArgument::Resident(resident.pointer)
                 }
                 Bound { memory, bytes, start, .. } => {
                     let part = match (&memory, start) {
@@ -95,27 +95,27 @@ impl<'m> Layout<'m> {
                         (Memory::Write(_), Start::Zero | Start::Zeroed | Start::Anything) => Part::Out,
                         (Memory::Read(_) | Memory::Resident(_) | Memory::ResidentMut(_), _) => Part::In,
                     };
-                    let slot = self.slot(part, bytes);
-                    self.copied.push((number, Copied { slot, bytes, memory, start }));
-                    Given::Here(slot)
+                    let address = self.address(part, bytes);
+                    self.copied.push((number, Copied { address, bytes, memory, start }));
+                    KernelArgument::Here(address)
                 }
             };
             buffers.push((id, given));
         }
-        let control = arguments.contains(&Argument::Control).then(|| self.slot(Part::Both, CONTROL_BYTES));
+        let control = arguments.contains(&Argument::Control).then(|| self.address(Part::Both, CONTROL_BYTES));
         self.items.push(Item { buffers, fills, control });
     }
 
-    fn slot(&mut self, part: Part, bytes: usize) -> Slot {
+    fn address(&mut self, part: Part, bytes: usize) -> Address {
         let length = &mut self.lengths[part as usize];
         let offset = *length;
         *length = offset.saturating_add(bytes.max(1)).saturating_add(ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-        Slot { part, offset }
+        Address { part, offset }
     }
 
-    fn place(&self, slot: Slot) -> usize {
-        let before: usize = self.lengths[..slot.part as usize].iter().sum();
-        before + slot.offset
+    fn place(&self, address: Address) -> usize {
+        let before: usize = self.lengths[..address.part as usize].iter().sum();
+        before + address.offset
     }
 
     /// Total size.
@@ -136,16 +136,16 @@ impl<'m> Layout<'m> {
     /// Address of an item's buffer, or the value passed instead.
     pub(crate) fn argument(&self, item: usize, id: BufferId, base: u64) -> u64 {
         match self.items[item].buffers.iter().find(|(buffer, _)| *buffer == id) {
-            Some((_, Given::Here(slot))) => base + self.place(*slot) as u64,
-            Some((_, Given::Resident(pointer))) => *pointer,
-            Some((_, Given::Value(value))) => *value,
-            Some((_, Given::Empty)) | None => 0,
+            Some((_, KernelArgument::Here(address))) => base + self.place(*address) as u64,
+            Some((_, KernelArgument::Resident(pointer))) => *pointer,
+            Some((_, KernelArgument::Value(value))) => *value,
+            Some((_, KernelArgument::Empty)) | None => 0,
         }
     }
 
     /// Offset of an item's control words, if it has any.
     pub(crate) fn control(&self, item: usize) -> Option<usize> {
-        self.items[item].control.map(|slot| self.place(slot))
+        self.items[item].control.map(|address| self.place(address))
     }
 
     /// Address and length of each range that is zeroed before an item is launched.
@@ -153,8 +153,8 @@ impl<'m> Layout<'m> {
         let from = self.copied.partition_point(|(number, _)| *number < item);
         let own = self.copied[from..].iter().take_while(move |(number, _)| *number == item);
         let zeroed = move |(_, copied): &(usize, Copied<'_>)| {
-            let zero = copied.slot.part == Part::Out && copied.start != Start::Anything;
-            zero.then(|| (base + self.place(copied.slot) as u64, copied.bytes))
+            let zero = copied.address.part == Part::Out && copied.start != Start::Anything;
+            zero.then(|| (base + self.place(copied.address) as u64, copied.bytes))
         };
         own.filter_map(zeroed).chain(self.items[item].fills.iter().copied())
     }
@@ -168,10 +168,10 @@ impl<'m> Layout<'m> {
                 (Memory::Write(bytes), Start::Own) => bytes,
                 (Memory::Write(_) | Memory::Resident(_) | Memory::ResidentMut(_), _) => return None,
             };
-            Some((self.place(copied.slot), source))
+            Some((self.place(copied.address), source))
         });
         let controls = self.items.iter().filter_map(|item| item.control);
-        inputs.chain(controls.map(|slot| (self.place(slot), &[0; CONTROL_BYTES][..])))
+        inputs.chain(controls.map(|address| (self.place(address), &[0; CONTROL_BYTES][..])))
     }
 
     /// Copies to make after the call for the first items: offset and target.
@@ -180,7 +180,7 @@ impl<'m> Layout<'m> {
         self.copied.iter_mut().filter(move |(item, _)| *item < items).filter_map(move |(_, copied)| {
             match &mut copied.memory {
                 Memory::Write(bytes) => {
-                    Some((before[copied.slot.part as usize] + copied.slot.offset, &mut **bytes))
+                    Some((before[copied.address.part as usize] + copied.address.offset, &mut **bytes))
                 }
                 Memory::Read(_) | Memory::Resident(_) | Memory::ResidentMut(_) => None,
             }

@@ -39,7 +39,7 @@ const MOST_KEPT: usize = 256 << 20;
 const SLICE: u64 = 1 << 16;
 /// Number of calls that a session remembers to detect repetition.
 const MOST_RECENT: usize = 4;
-/// How long a kernel has to end after it was told to stop.
+/// How long a kernel has to end after it was asked to stop.
 const GRACE: Duration = Duration::from_secs(10);
 /// `CU_STREAM_NON_BLOCKING`, `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
 const NON_BLOCKING: u32 = 1;
@@ -325,7 +325,7 @@ impl Call<'_> {
         if session.waits_until(Instant::now() + GRACE)? {
             return Ok(());
         }
-        let message = format!("a kernel did not stop within {GRACE:?} of being told to");
+        let message = format!("a kernel did not stop within {GRACE:?} of being asked to");
         Err(self.core.context.lose(message))
     }
 

@@ -89,7 +89,7 @@ fn key(process: u64, number: u64) -> String {
 /// Saves one row per number, and prints each number after its save has returned.
 fn save_repeatedly(kind: Kind, process: u64, numbers: std::ops::Range<u64>) {
     let mut cache = TunerCache::default();
-    let mut told = std::io::stdout();
+    let mut output = std::io::stdout();
     for number in numbers {
         match kind {
             Kind::Routes => one_route(key(process, number), number).save(Path::new("table.toml")),
@@ -100,7 +100,7 @@ fn save_repeatedly(kind: Kind, process: u64, numbers: std::ops::Range<u64>) {
         }
         .expect("saved");
         // The parent stops reading when it ends this process.
-        if writeln!(told, "{number}").and_then(|()| told.flush()).is_err() {
+        if writeln!(output, "{number}").and_then(|()| output.flush()).is_err() {
             return;
         }
     }
@@ -161,9 +161,9 @@ fn killed_processes() -> Result<(), Failed> {
         let kind = if kill % 2 == 0 { Kind::Routes } else { Kind::Decisions };
         let place = folder.path().join(kind.name());
         fs::create_dir_all(&place)?;
-        let told = run_and_kill(kind, &place, next, &mut draw)?;
-        saves += told.len();
-        for number in told {
+        let reported = run_and_kill(kind, &place, next, &mut draw)?;
+        saves += reported.len();
+        for number in reported {
             acknowledged.insert((kind.name(), number % SLOTS), number);
             next = next.max(number + 2);
         }
@@ -190,9 +190,9 @@ fn run_and_kill(kind: Kind, folder: &Path, first: u64, draw: &mut u64) -> Result
     let task = format!("save {} 0 {first} {}", kind.name(), u64::MAX);
     let mut child = process(&task, folder).stdout(Stdio::piped()).spawn()?;
     let mut lines = BufReader::new(child.stdout.take().expect("the pipe was asked for")).lines();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for _ in 0..=random(6) {
-        told.push(number(&lines.next().expect("the process saves")?));
+        reported.push(number(&lines.next().expect("the process saves")?));
     }
     // A save takes some milliseconds; the kill hits anywhere within one.
     let moment = Instant::now() + Duration::from_micros(random(8_000));
@@ -202,9 +202,9 @@ fn run_and_kill(kind: Kind, folder: &Path, first: u64, draw: &mut u64) -> Result
     child.kill()?;
     child.wait()?;
     for line in lines {
-        told.push(number(&line?));
+        reported.push(number(&line?));
     }
-    Ok(told)
+    Ok(reported)
 }
 
 fn full_disk() -> Result<(), Failed> {

@@ -66,7 +66,7 @@ impl Fault {
 }
 
 /// Converts a naga span; generated code has none.
-pub(crate) fn place(span: naga::Span) -> Option<Span> {
+pub(crate) fn span_of(span: naga::Span) -> Option<Span> {
     let range = span.to_range()?;
     Some(Span { start: u32::try_from(range.start).ok()?, end: u32::try_from(range.end).ok()? })
 }

@@ -1,6 +1,6 @@
 //! Reads and validates shaders with naga, on a dedicated thread with a large stack.
 
-use crate::fault::{Fault, Result, place};
+use crate::fault::{Fault, Result, span_of};
 use crate::{Imported, Options, Source, limits, mend, specialise};
 use naga::back::pipeline_constants::{PipelineConstantError, process_overrides};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
@@ -90,7 +90,7 @@ fn read(source: Source<'_>, options: &Options) -> Result<Module> {
 fn read_wgsl(text: &str) -> Result<Module> {
     let parsed = naga::front::wgsl::Frontend::new().parse(text);
     parsed.map_err(|error| {
-        let label = error.labels().next().map(|(span, label)| (place(span), label.to_string()));
+        let label = error.labels().next().map(|(span, label)| (span_of(span), label.to_string()));
         let (at, label) = label.unwrap_or_default();
         let message = match label.as_str() {
             "" => error.message().to_string(),
@@ -109,7 +109,7 @@ fn read_glsl(text: &str) -> Result<Module> {
     let options = naga::front::glsl::Options::from(ShaderStage::Compute);
     let parsed = naga::front::glsl::Frontend::default().parse(&options, text);
     parsed.map_err(|errors| match errors.errors.into_iter().next() {
-        Some(error) => Fault::unreadable(error.kind.to_string()).or_at(place(error.meta)),
+        Some(error) => Fault::unreadable(error.kind.to_string()).or_at(span_of(error.meta)),
         None => Fault::unreadable("the shader cannot be read"),
     })
 }
@@ -127,7 +127,7 @@ fn read_spirv(words: &[u32]) -> Result<Module> {
 fn check(module: &Module) -> Result<ModuleInfo> {
     let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
     validator.validate(module).map_err(|error| {
-        let at = error.spans().find_map(|(span, _)| place(*span));
+        let at = error.spans().find_map(|(span, _)| span_of(*span));
         Fault::unreadable(chain(error.as_inner())).or_at(at)
     })
 }

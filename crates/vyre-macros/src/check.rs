@@ -11,10 +11,10 @@ use vyre_foundation::text;
 pub(crate) fn program(written: &Piece, stand_ins: &str, at: Extent) -> Result<Program, Vec<Error>> {
     let whole = format!("{}{stand_ins}", written.text);
     let checked = text::parse(&whole).and_then(|program| program.validate().map(|_| program));
-    checked.map_err(|faults| told(&faults, written, at))
+    checked.map_err(|faults| errors_at_tokens(&faults, written, at))
 }
 
-fn told(faults: &Diagnostics, written: &Piece, at: Extent) -> Vec<Error> {
+fn errors_at_tokens(faults: &Diagnostics, written: &Piece, at: Extent) -> Vec<Error> {
     let errors = faults.iter().filter(|fault| fault.severity() == Severity::Error);
     errors.flat_map(|fault| one(fault, written, at)).collect()
 }

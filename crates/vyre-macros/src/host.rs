@@ -9,7 +9,7 @@ use crate::extent::Extent;
 use crate::read::Reader;
 use crate::table::{Host, Method};
 use crate::tree::{
-    Binary, Block, Elements, Message, Place, Range, Size, Slice, SliceOf, Statement, StatementKind, Target,
+    Binary, Block, Element, Elements, Message, Range, Size, Slice, SliceOf, Statement, StatementKind, Target,
     Value, ValueKind, VariableId,
 };
 use crate::types::{Scalar, Type};
@@ -142,7 +142,7 @@ impl Rust<'_> {
         self.value(value)
     }
 
-    fn place(&self, place: &Place, span: Extent) -> TokenStream {
+    fn place(&self, place: &Element, span: Extent) -> TokenStream {
         let (ident, index) = (&place.slice.ident, self.value(&place.index));
         let index = grouped(Delimiter::Bracket, index, span.end);
         quote!(#ident #index)
@@ -307,19 +307,19 @@ impl Rust<'_> {
     fn target(&self, target: &Target, span: Span) -> TokenStream {
         match target {
             Target::Variable(_, ident) => quote!(#ident),
-            Target::Place(place) => self.place(place, span.into()),
+            Target::Element(place) => self.place(place, span.into()),
         }
     }
 
     /// A float that is written to memory, with NaNs as a kernel stores them.
     fn stored(&self, target: &Target, value: TokenStream, span: Span) -> TokenStream {
         match target {
-            Target::Place(Place { slice: Slice { of: SliceOf::Buffer(at), .. }, .. })
+            Target::Element(Element { slice: Slice { of: SliceOf::Buffer(at), .. }, .. })
                 if self.reader.buffers[*at].element.is_float() =>
             {
                 quote_spanned!(span=> ::vyre::host::stored(#value))
             }
-            Target::Place(_) | Target::Variable(..) => value,
+            Target::Element(_) | Target::Variable(..) => value,
         }
     }
 
@@ -328,7 +328,7 @@ impl Rust<'_> {
         let value = self.value(value);
         let ty = match target {
             Target::Variable(id, _) => self.reader.variables[id.0].ty,
-            Target::Place(place) => match place.slice.of {
+            Target::Element(place) => match place.slice.of {
                 SliceOf::Buffer(at) => Type::Known(self.reader.buffers[at].element),
                 SliceOf::Array(id) => self.reader.variables[id.0].ty,
             },

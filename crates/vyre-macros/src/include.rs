@@ -66,16 +66,16 @@ fn file(path: &LitStr) -> PathBuf {
 }
 
 fn program(include: &Include, file: &std::path::Path) -> Result<Program, Error> {
-    let told = |message: String| Error::new(include.path.span(), message);
-    let source =
-        std::fs::read_to_string(file).map_err(|error| told(format!("{}: {error}", file.display())))?;
+    let error_at_path = |message: String| Error::new(include.path.span(), message);
+    let source = std::fs::read_to_string(file)
+        .map_err(|error| error_at_path(format!("{}: {error}", file.display())))?;
     let mut constants = Constants::new();
     for (name, value) in &include.constants {
         constants = constants.set(name.to_string(), quote!(#value).to_string().replace(' ', ""));
     }
     let program = text::parse_with(&source, &constants).map(Program::in_regions);
     let checked = program.and_then(|program| program.validate().map(|_| program));
-    checked.map_err(|faults| told(faults.render(&include.path.value())))
+    checked.map_err(|faults| error_at_path(faults.render(&include.path.value())))
 }
 
 fn items(include: &Include, program: &Program) -> Result<TokenStream, Error> {

@@ -25,7 +25,7 @@ pub(crate) enum Class {
 
 /// Type of a result or further operand, relative to that of the first operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Given {
+pub(crate) enum RelativeType {
     Same,
     Bool,
     U32,
@@ -56,8 +56,8 @@ pub(crate) struct Method {
     /// operands.
     pub(crate) text: &'static str,
     pub(crate) receiver: Class,
-    pub(crate) operands: &'static [Given],
-    pub(crate) result: Given,
+    pub(crate) operands: &'static [RelativeType],
+    pub(crate) result: RelativeType,
     pub(crate) host: Host,
 }
 
@@ -67,8 +67,8 @@ macro_rules! methods {
             name: $name,
             text: $text,
             receiver: Class::$receiver,
-            operands: &[$(Given::$operand),*],
-            result: Given::$result,
+            operands: &[$(RelativeType::$operand),*],
+            result: RelativeType::$result,
             host: $host,
         },)*];
     };
@@ -171,8 +171,8 @@ pub(crate) struct Intrinsic {
     pub(crate) text: &'static str,
     /// Class of the first operand; `operands` gives the types of the others relative to it.
     pub(crate) first: Option<Class>,
-    pub(crate) operands: &'static [Given],
-    pub(crate) result: Given,
+    pub(crate) operands: &'static [RelativeType],
+    pub(crate) result: RelativeType,
     /// Whether the text is a value, such as `invocation.x`, rather than the name of an op.
     pub(crate) place: bool,
     /// Whether it exchanges data between invocations, which `on_host` cannot do.
@@ -191,7 +191,7 @@ macro_rules! intrinsics {
                 text: $place_text,
                 first: None,
                 operands: &[],
-                result: Given::Usize,
+                result: RelativeType::Usize,
                 place: true,
                 exchanges: false,
             },)*
@@ -199,8 +199,8 @@ macro_rules! intrinsics {
                 name: $op,
                 text: $op,
                 first: Some(Class::$first),
-                operands: &[$(Given::$operand),*],
-                result: Given::$result,
+                operands: &[$(RelativeType::$operand),*],
+                result: RelativeType::$result,
                 place: false,
                 exchanges: false,
             },)*
@@ -208,8 +208,8 @@ macro_rules! intrinsics {
                 name: $exchange,
                 text: $exchange,
                 first: intrinsics!(@first $($exchanged)?),
-                operands: &[$($(Given::$further),+)?],
-                result: Given::$gives,
+                operands: &[$($(RelativeType::$further),+)?],
+                result: RelativeType::$gives,
                 place: false,
                 exchanges: true,
             },)*

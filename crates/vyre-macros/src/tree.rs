@@ -33,7 +33,7 @@ pub(crate) enum ValueKind {
     Uniform(Ident),
     Constant(ConstantId),
     Length(Slice),
-    Load(Box<Place>),
+    Load(Box<Element>),
     Negate(Box<Value>),
     Not(Box<Value>),
     Binary(Binary, Box<[Value; 2]>),
@@ -44,7 +44,7 @@ pub(crate) enum ValueKind {
     FromBits(Path, Box<Value>),
     Method(&'static Method, Ident, Vec<Value>),
     Intrinsic(&'static Intrinsic, Path, Vec<Value>),
-    Atomic(String, Path, Box<Place>, Vec<Value>),
+    Atomic(String, Path, Box<Element>, Vec<Value>),
     Call(FunctionId, Path, Vec<Value>),
     If(Box<If>),
     Block(Block),
@@ -57,7 +57,7 @@ pub(crate) struct If {
 }
 
 /// An element of a slice or array.
-pub(crate) struct Place {
+pub(crate) struct Element {
     pub(crate) slice: Slice,
     pub(crate) index: Value,
 }
@@ -161,7 +161,7 @@ pub(crate) struct Message {
 /// Target of an assignment.
 pub(crate) enum Target {
     Variable(VariableId, Ident),
-    Place(Place),
+    Element(Element),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use crate::compiled::{Compiled, build_form, form_of};
 use crate::core::Core;
 use crate::device::{BACKEND_ID, devices};
-use crate::resident::{Home, Resident};
+use crate::resident::{Residence, Resident};
 use crate::run::{run, run_all};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -146,9 +146,9 @@ impl NativeDevice for Core {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Resident, BackendError> {
-        let home = self.home();
-        let mut resident = Resident::new(self.id, &self.context, home, bytes)?;
-        if home == Home::Device {
+        let residence = self.residence();
+        let mut resident = Resident::new(self.id, &self.context, residence, bytes)?;
+        if residence == Residence::Device {
             self.on_queue(|queue| self.clear_resident(queue, &mut resident))?;
         }
         Ok(resident)

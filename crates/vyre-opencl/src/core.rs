@@ -3,7 +3,7 @@
 use crate::device::{BACKEND_ID, Device};
 use crate::memory::{Pool, device_memory};
 use crate::object::{Context, Event, Memory, Queue, failed, lock};
-use crate::resident::{Home, Resident};
+use crate::resident::{Residence, Resident};
 use cl3::command_queue::{
     CL_QUEUE_PROFILING_ENABLE, create_command_queue, enqueue_fill_buffer, enqueue_read_buffer,
     enqueue_write_buffer, finish,
@@ -55,9 +55,9 @@ impl Core {
 
     /// Where resident buffers are: on the host if the device is the processor itself and sees the
     /// host's writes.
-    pub(crate) fn home(&self) -> Home {
+    pub(crate) fn residence(&self) -> Residence {
         let processor = self.device.profile.device_class == DeviceClass::Software;
-        if processor && self.device.shares_memory { Home::Host } else { Home::Device }
+        if processor && self.device.shares_memory { Residence::Host } else { Residence::Device }
     }
 
     /// A queue for the caller's exclusive use.

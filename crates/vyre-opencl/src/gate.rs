@@ -32,7 +32,7 @@ pub(crate) enum Entry {
 
 /// Properties that determine which item a launch takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct LaunchKind {
     pub(crate) entry: Entry,
     pub(crate) has_offset: bool,
     /// Grid size in invocations.
@@ -56,18 +56,18 @@ struct EntryItems {
 
 impl Items {
     /// Whether a launch takes the item that other launches are using.
-    fn first_fits(&self, shape: &Shape) -> bool {
-        let items = &self.entries[shape.entry as usize];
-        let largest = &items.largest[usize::from(shape.has_offset)];
-        items.last_has_offset == Some(shape.has_offset)
-            && shape.size.iter().zip(largest).all(|(size, most)| size <= most)
+    fn first_fits(&self, kind: &LaunchKind) -> bool {
+        let items = &self.entries[kind.entry as usize];
+        let largest = &items.largest[usize::from(kind.has_offset)];
+        items.last_has_offset == Some(kind.has_offset)
+            && kind.size.iter().zip(largest).all(|(size, most)| size <= most)
     }
 
-    fn add(&mut self, shape: &Shape) {
-        let items = &mut self.entries[shape.entry as usize];
-        items.last_has_offset = Some(shape.has_offset);
-        let largest = &mut items.largest[usize::from(shape.has_offset)];
-        *largest = std::array::from_fn(|axis| largest[axis].max(shape.size[axis]));
+    fn add(&mut self, kind: &LaunchKind) {
+        let items = &mut self.entries[kind.entry as usize];
+        items.last_has_offset = Some(kind.has_offset);
+        let largest = &mut items.largest[usize::from(kind.has_offset)];
+        *largest = std::array::from_fn(|axis| largest[axis].max(kind.size[axis]));
     }
 }
 
@@ -79,19 +79,19 @@ pub(crate) enum Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Whether the pass permits a launch of this shape.
-    pub(crate) fn admits(&self, shape: &Shape) -> bool {
+    /// Whether the pass permits a launch of this kind.
+    pub(crate) fn admits(&self, kind: &LaunchKind) -> bool {
         match self {
-            Pass::Beside(items) => items.first_fits(shape),
+            Pass::Beside(items) => items.first_fits(kind),
             Pass::Alone(_) => true,
         }
     }
 
     /// Records a launch made under this pass.
-    pub(crate) fn launched(&mut self, shape: &Shape) {
+    pub(crate) fn launched(&mut self, kind: &LaunchKind) {
         // A shared pass implies that all items exist.
         if let Pass::Alone(items) = self {
-            items.add(shape);
+            items.add(kind);
         }
     }
 }
@@ -110,11 +110,11 @@ impl Gate {
         gate
     }
 
-    /// Waits until launches of all these shapes can start. The caller must hold no other pass of
+    /// Waits until launches of all these kinds can start. The caller must hold no other pass of
     /// this gate.
-    pub(crate) fn pass(&self, mut shapes: impl Iterator<Item = Shape>) -> Pass<'_> {
+    pub(crate) fn pass(&self, mut kinds: impl Iterator<Item = LaunchKind>) -> Pass<'_> {
         let items = self.items.read().unwrap_or_else(PoisonError::into_inner);
-        if shapes.all(|shape| items.first_fits(&shape)) {
+        if kinds.all(|kind| items.first_fits(&kind)) {
             return Pass::Beside(items);
         }
         drop(items);
@@ -131,24 +131,24 @@ impl Gate {
 mod tests {
     use super::*;
 
-    const ANY: Shape = Shape { entry: Entry::Any, has_offset: false, size: [1024, 1, 1] };
+    const ANY: LaunchKind = LaunchKind { entry: Entry::Any, has_offset: false, size: [1024, 1, 1] };
 
-    /// Launches each shape under its own pass and checks whether the pass was shared.
-    fn check(launches: &[(Shape, bool)]) {
+    /// Launches each kind under its own pass and checks whether the pass was shared.
+    fn check(launches: &[(LaunchKind, bool)]) {
         let gate = Gate::default();
-        for (k, (shape, beside)) in launches.iter().enumerate() {
-            let mut pass = gate.pass([*shape].into_iter());
-            assert_eq!(matches!(pass, Pass::Beside(_)), *beside, "launch {k}: {shape:?}");
-            pass.launched(shape);
+        for (k, (kind, beside)) in launches.iter().enumerate() {
+            let mut pass = gate.pass([*kind].into_iter());
+            assert_eq!(matches!(pass, Pass::Beside(_)), *beside, "launch {k}: {kind:?}");
+            pass.launched(kind);
         }
     }
 
     #[test]
     fn only_launches_of_the_same_code_go_side_by_side() {
-        let small = Shape { size: [64, 1, 1], ..ANY };
-        let wide = Shape { size: [64, 2, 1], ..ANY };
-        let offset = Shape { has_offset: true, ..ANY };
-        let whole = Shape { entry: Entry::Whole, ..ANY };
+        let small = LaunchKind { size: [64, 1, 1], ..ANY };
+        let wide = LaunchKind { size: [64, 2, 1], ..ANY };
+        let offset = LaunchKind { has_offset: true, ..ANY };
+        let whole = LaunchKind { entry: Entry::Whole, ..ANY };
         check(&[(ANY, false), (ANY, true), (small, true), (wide, false), (ANY, true), (small, true)]);
         check(&[(ANY, false), (offset, false), (offset, true), (ANY, false), (small, true)]);
         check(&[(ANY, false), (whole, false), (whole, true), (ANY, true)]);

@@ -16,7 +16,7 @@ pub struct Resident {
 
 /// Where resident buffers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
+pub(crate) enum Residence {
     Device,
     Host,
 }
@@ -26,14 +26,14 @@ impl Resident {
     pub(crate) fn new(
         backend: &str,
         context: &Context,
-        home: Home,
+        residence: Residence,
         bytes: usize,
     ) -> Result<Resident, BackendError> {
         // OpenCL has no empty buffers.
         let size = bytes.max(1);
-        let (memory, host) = match home {
-            Home::Device => (device_memory(backend, context, size)?, None),
-            Home::Host => {
+        let (memory, host) = match residence {
+            Residence::Device => (device_memory(backend, context, size)?, None),
+            Residence::Host => {
                 let host = HostMemory::new(backend, size)?;
                 // SAFETY: `Resident` drops the memory object before the allocation behind it, and
                 // both are written only by the holder of exclusive access.

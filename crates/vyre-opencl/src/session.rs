@@ -13,7 +13,7 @@
 
 use crate::compiled::{Compiled, Entries};
 use crate::core::{Core, Timing};
-use crate::gate::{Entry, Pass, Shape};
+use crate::gate::{Entry, LaunchKind, Pass};
 use crate::memory::{Pooled, host_memory};
 use crate::object::{Event, KernelObject, Memory, Queue, failed, lock};
 use crate::resident::Resident;
@@ -259,7 +259,7 @@ impl<'a> Session<'a> {
         };
         let slices: Vec<Slices> =
             self.parts(launch).into_iter().map(|part| Slices::new(part, launch.workgroup, most)).collect();
-        self.admit(slices.iter().flat_map(Slices::shapes))?;
+        self.admit(slices.iter().flat_map(Slices::kinds))?;
         for part in slices.into_iter().flatten() {
             if let Some(deadline) = deadline {
                 // Earlier launches finish before the clock is read.
@@ -308,20 +308,20 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Waits until launches of these shapes are allowed, if the program's launches must be
+    /// Waits until launches of these kinds are allowed, if the program's launches must be
     /// serialised.
-    fn admit(&self, shapes: impl Iterator<Item = Shape> + Clone) -> Result<(), BackendError> {
+    fn admit(&self, kinds: impl Iterator<Item = LaunchKind> + Clone) -> Result<(), BackendError> {
         let Some(gate) = &self.variant.code.built.gate else { return Ok(()) };
         let mut pass = self.pass.borrow_mut();
         if let Some(held) = &*pass {
-            if shapes.clone().all(|shape| held.admits(&shape)) {
+            if kinds.clone().all(|kind| held.admits(&kind)) {
                 return Ok(());
             }
             // The batch continues with another pass, so launches under this one must finish first.
             self.wait()?;
             *pass = None;
         }
-        *pass = Some(gate.pass(shapes));
+        *pass = Some(gate.pass(kinds));
         Ok(())
     }
 
@@ -344,7 +344,7 @@ impl<'a> Session<'a> {
         };
         let event = event.map(Event).map_err(|code| failed(self.core.id, "launching the kernel", code))?;
         if let Some(pass) = &mut *self.pass.borrow_mut() {
-            pass.launched(&part.shape());
+            pass.launched(&part.kind());
         }
         Ok(event)
     }

@@ -4,7 +4,7 @@
 //! cannot be cut must be small enough for a driver to finish in reasonable time, whatever the
 //! kernel does ([`check_grid`]).
 
-use crate::gate::{Entry, Shape};
+use crate::gate::{Entry, LaunchKind};
 use vyre_driver::BackendError;
 use vyre_foundation::launch::Launch;
 
@@ -26,8 +26,8 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    pub(crate) fn shape(&self) -> Shape {
-        Shape { entry: self.entry, has_offset: self.offset != [0; 3], size: self.size }
+    pub(crate) fn kind(&self) -> LaunchKind {
+        LaunchKind { entry: self.entry, has_offset: self.offset != [0; 3], size: self.size }
     }
 }
 
@@ -87,8 +87,8 @@ impl Slices {
         Slices { part, step, next: (!part.size.contains(&0)).then_some([0; 3]) }
     }
 
-    /// A superset of the slices' shapes.
-    pub(crate) fn shapes(&self) -> impl Iterator<Item = Shape> + Clone + use<> {
+    /// A superset of the slices' kinds.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = LaunchKind> + Clone + use<> {
         let Slices { part, step, .. } = self.clone();
         (0..16).filter_map(move |kind: usize| {
             let rest = |axis: usize| part.size[axis] % step[axis].max(1);
@@ -98,7 +98,7 @@ impl Slices {
             let has_offset = part.offset != [0; 3] || kind >= 8;
             let elsewhere = kind >= 8 && part.offset == [0; 3];
             let possible = !(size.contains(&0) || whole && elsewhere);
-            possible.then_some(Shape { entry: part.entry, has_offset, size })
+            possible.then_some(LaunchKind { entry: part.entry, has_offset, size })
         })
     }
 }
@@ -144,12 +144,12 @@ mod tests {
             ([12, 10, 9], [4, 2, 3], 4),
         ] {
             let all = slices(size, workgroup, most);
-            let shapes: Vec<Shape> = all.shapes().collect();
+            let kinds: Vec<LaunchKind> = all.kinds().collect();
             let mut covered = 0;
             for part in all {
                 let groups: u128 =
                     (0..3).map(|axis| (part.size[axis] / workgroup[axis] as usize) as u128).product();
-                assert!(groups <= most && shapes.contains(&part.shape()), "{size:?} {most}");
+                assert!(groups <= most && kinds.contains(&part.kind()), "{size:?} {most}");
                 covered += part.size.iter().product::<usize>();
             }
             assert_eq!(covered, size.iter().product::<usize>());
@@ -163,6 +163,6 @@ mod tests {
         let mut all = slices([most * 64, most, most], [64, 1, 1], STOPPED_GROUPS);
         let first = all.next().map(|part| part.size).unwrap_or_default();
         assert!(first[0] / 64 <= 1 << 17 && first[0] / 64 > 1 << 16 && first[1..] == [1, 1], "{first:?}");
-        assert!(all.shapes().count() <= 16);
+        assert!(all.kinds().count() <= 16);
     }
 }

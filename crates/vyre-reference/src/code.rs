@@ -13,83 +13,83 @@ use vyre_foundation::ops::{AtomicOp, Op, SubgroupOp};
 use vyre_foundation::types::{DataType, Value};
 
 /// A register of an invocation.
-pub(crate) type Slot = u32;
+pub(crate) type Register = u32;
 
 /// One step of an invocation. `to` is the result register; jump targets are instruction indices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Instr {
     Const {
-        to: Slot,
+        to: Register,
         value: Value,
     },
     Copy {
-        to: Slot,
-        from: Slot,
+        to: Register,
+        from: Register,
     },
     Op {
-        to: Slot,
+        to: Register,
         op: Op,
-        args: [Slot; 4],
+        args: [Register; 4],
         count: u8,
     },
     Load {
-        to: Slot,
+        to: Register,
         access: ElementAccess,
     },
     Store {
         access: ElementAccess,
-        value: Slot,
+        value: Register,
     },
     Clear(ArrayId),
     Len {
-        to: Slot,
+        to: Register,
         buffer: BufferId,
     },
     Builtin {
-        to: Slot,
+        to: Register,
         builtin: Builtin,
         axis: u8,
     },
     Atomic {
-        to: Slot,
+        to: Register,
         op: AtomicOp,
         access: ElementAccess,
-        operands: [Slot; 2],
+        operands: [Register; 2],
     },
     SubgroupSize {
-        to: Slot,
+        to: Register,
     },
     SubgroupId {
-        to: Slot,
+        to: Register,
     },
     SubgroupCount {
-        to: Slot,
+        to: Register,
     },
     SubgroupLane {
-        to: Slot,
+        to: Register,
     },
     /// Waits for the subgroup.
     Subgroup {
-        to: Slot,
+        to: Register,
         op: SubgroupOp,
-        args: [Slot; 2],
+        args: [Register; 2],
     },
     Jump(usize),
     JumpUnless {
-        condition: Slot,
+        condition: Register,
         target: usize,
     },
     /// Computes the trip count and enters the loop, or jumps past it.
     ForStart {
-        counter: Slot,
-        bounds: [Slot; 3],
+        counter: Register,
+        bounds: [Register; 3],
         remaining: usize,
         exit: usize,
     },
     /// Continues with the next iteration at `head`, or leaves the loop.
     ForNext {
-        counter: Slot,
-        step: Slot,
+        counter: Register,
+        step: Register,
         remaining: usize,
         head: usize,
     },
@@ -103,7 +103,7 @@ pub(crate) enum Instr {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ElementAccess {
     pub(crate) place: Place,
-    pub(crate) index: Slot,
+    pub(crate) index: Register,
     /// Whether the compiler claims that the index is in range.
     pub(crate) in_bounds: bool,
 }
@@ -118,7 +118,7 @@ pub(crate) struct ArraySpan {
 
 /// The instructions of a kernel and the size of an invocation's state.
 #[derive(Debug)]
-pub(crate) struct Code {
+pub(crate) struct FlatKernel {
     pub(crate) instrs: Vec<Instr>,
     /// Source span of each instruction.
     pub(crate) at: Vec<Option<Span>>,
@@ -131,9 +131,9 @@ pub(crate) struct Code {
     pub(crate) waits: bool,
 }
 
-impl Code {
+impl FlatKernel {
     /// Flattens the kernel.
-    pub(crate) fn new(kernel: &KernelBody) -> Code {
+    pub(crate) fn new(kernel: &KernelBody) -> FlatKernel {
         let mut flattener = Flattener::new(kernel);
         flattener.block(&kernel.body);
         flattener.emit(Instr::Return, None);
@@ -142,10 +142,10 @@ impl Code {
 }
 
 struct Flattener {
-    code: Code,
+    code: FlatKernel,
     /// The register of each value, set at its definition.
-    slots: Vec<Slot>,
-    free: Slot,
+    registers_of_values: Vec<Register>,
+    free: Register,
     open_counters: usize,
     open_loops: Vec<OpenLoop>,
 }
@@ -169,7 +169,7 @@ impl Flattener {
         });
         let arrays = spans.collect();
         let registers = kernel.locals.len();
-        let code = Code {
+        let code = FlatKernel {
             instrs: Vec::new(),
             at: Vec::new(),
             registers,
@@ -180,8 +180,8 @@ impl Flattener {
         };
         Flattener {
             code,
-            slots: vec![0; kernel.values.len()],
-            free: registers as Slot,
+            registers_of_values: vec![0; kernel.values.len()],
+            free: registers as Register,
             open_counters: 0,
             open_loops: Vec::new(),
         }
@@ -197,21 +197,21 @@ impl Flattener {
         self.code.instrs.len()
     }
 
-    fn define(&mut self, value: ValueId) -> Slot {
+    fn define(&mut self, value: ValueId) -> Register {
         let slot = self.free;
         self.free += 1;
         self.code.registers = self.code.registers.max(self.free as usize);
-        self.slots[value.index()] = slot;
+        self.registers_of_values[value.index()] = slot;
         slot
     }
 
-    fn slot(&self, value: ValueId) -> Slot {
-        self.slots[value.index()]
+    fn register_of(&self, value: ValueId) -> Register {
+        self.registers_of_values[value.index()]
     }
 
     /// The registers of up to `N` operands; missing ones are 0 and never read.
-    fn operands<const N: usize>(&self, operands: &Operands) -> [Slot; N] {
-        std::array::from_fn(|k| operands.get(k).map_or(0, |&value| self.slot(value)))
+    fn operands<const N: usize>(&self, operands: &Operands) -> [Register; N] {
+        std::array::from_fn(|k| operands.get(k).map_or(0, |&value| self.register_of(value)))
     }
 
     fn block(&mut self, stmts: &[Stmt]) {
@@ -227,23 +227,24 @@ impl Flattener {
         match &stmt.kind {
             StmtKind::Def(value, def) => self.def(*value, def, at),
             StmtKind::Set(local, value) => {
-                let from = self.slot(*value);
+                let from = self.register_of(*value);
                 self.emit(Instr::Copy { to: register(*local), from }, at);
             }
             StmtKind::Clear(array) => {
                 self.emit(Instr::Clear(*array), at);
             }
             StmtKind::Store { place, index, value, in_bounds } => {
-                let access = ElementAccess { place: *place, index: self.slot(*index), in_bounds: *in_bounds };
-                let value = self.slot(*value);
+                let access =
+                    ElementAccess { place: *place, index: self.register_of(*index), in_bounds: *in_bounds };
+                let value = self.register_of(*value);
                 self.emit(Instr::Store { access, value }, at);
             }
             StmtKind::If { condition, then, otherwise } => {
-                let condition = self.slot(*condition);
+                let condition = self.register_of(*condition);
                 self.branch(condition, [then, otherwise], at);
             }
             StmtKind::For { counter, from, to, step, body } => {
-                let bounds = [*from, *to, *step].map(|value| self.slot(value));
+                let bounds = [*from, *to, *step].map(|value| self.register_of(value));
                 self.counted_loop(*counter, bounds, body, at);
             }
             StmtKind::Loop(body) => self.endless_loop(body, at),
@@ -279,7 +280,8 @@ impl Flattener {
                 Instr::Op { to: self.define(value), op: *op, args, count }
             }
             Def::Load { place, index, in_bounds } => {
-                let access = ElementAccess { place: *place, index: self.slot(*index), in_bounds: *in_bounds };
+                let access =
+                    ElementAccess { place: *place, index: self.register_of(*index), in_bounds: *in_bounds };
                 Instr::Load { to: self.define(value), access }
             }
             Def::Len(buffer) => Instr::Len { to: self.define(value), buffer: *buffer },
@@ -287,7 +289,7 @@ impl Flattener {
                 Instr::Builtin { to: self.define(value), builtin: *builtin, axis: *axis }
             }
             Def::Atomic { op, buffer, index, operands, in_bounds } => {
-                let (place, index) = (Place::Buffer(*buffer), self.slot(*index));
+                let (place, index) = (Place::Buffer(*buffer), self.register_of(*index));
                 let access = ElementAccess { place, index, in_bounds: *in_bounds };
                 let operands = self.operands(operands);
                 Instr::Atomic { to: self.define(value), op: *op, access, operands }
@@ -317,7 +319,7 @@ impl Flattener {
         }
     }
 
-    fn branch(&mut self, condition: Slot, [then, otherwise]: [&[Stmt]; 2], at: Option<Span>) {
+    fn branch(&mut self, condition: Register, [then, otherwise]: [&[Stmt]; 2], at: Option<Span>) {
         let test = self.emit(Instr::JumpUnless { condition, target: 0 }, at);
         self.block(then);
         if otherwise.is_empty() {
@@ -329,7 +331,7 @@ impl Flattener {
         self.land([over]);
     }
 
-    fn counted_loop(&mut self, counter: ValueId, bounds: [Slot; 3], body: &[Stmt], at: Option<Span>) {
+    fn counted_loop(&mut self, counter: ValueId, bounds: [Register; 3], body: &[Stmt], at: Option<Span>) {
         let (free, remaining) = (self.free, self.open_counters);
         self.open_counters += 1;
         self.code.loops = self.code.loops.max(self.open_counters);
@@ -383,6 +385,6 @@ impl Flattener {
     }
 }
 
-fn register(local: LocalId) -> Slot {
+fn register(local: LocalId) -> Register {
     local.0
 }

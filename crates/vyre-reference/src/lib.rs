@@ -28,9 +28,9 @@ pub use options::{Evaluator, MAX_SUBGROUP_SIZE, Options};
 pub use order::Order;
 pub use sanitizer::{Access, Action, Fault, Report};
 
-use code::Code;
+use code::FlatKernel;
 use machine::Machine;
-use memory::{Budget, Memory};
+use memory::{Budget, Buffers};
 use sanitizer::Sanitizer;
 use std::time::Instant;
 use vyre_foundation::ir::Program;
@@ -175,7 +175,7 @@ impl Dispatch<'_> {
             return Err(RunError::SubgroupSize(options.subgroup_size));
         }
         self.budget.take(kernel.needs.workgroup_bytes)?;
-        let code = Code::new(kernel);
+        let code = FlatKernel::new(kernel);
         let mut by_declaration: Vec<Option<Bound<'_>>> = kernel.buffers.iter().map(|_| None).collect();
         for (id, memory) in kernel.bound_buffers().into_iter().zip(bound) {
             by_declaration[id.index()] = Some(memory);
@@ -185,7 +185,7 @@ impl Dispatch<'_> {
             code: &code,
             launch,
             options,
-            memory: Memory::new(kernel, &launch.lengths, by_declaration.into_iter()),
+            memory: Buffers::new(kernel, &launch.lengths, by_declaration.into_iter()),
             sanitizer: options.sanitize.then(|| Sanitizer::new(kernel, &code)),
             deadline: options.timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             budget: self.budget,

@@ -5,8 +5,8 @@
 //! without such waits needs the state of only one invocation. Between waits, the [`Scheduler`]
 //! decides the order.
 
-use crate::code::{Code, ElementAccess, Instr};
-use crate::memory::{Budget, Memory, load_element, store_element};
+use crate::code::{ElementAccess, FlatKernel, Instr};
+use crate::memory::{Budget, Buffers, load_element, store_element};
 use crate::order::Scheduler;
 use crate::sanitizer::{Action, Fault, Finding, Sanitizer, Target, Touch};
 use crate::subgroup::exchange;
@@ -51,7 +51,7 @@ enum Stop {
 
 /// The state of one invocation.
 #[derive(Clone, Debug)]
-struct Frame {
+struct Invocation {
     position: Position,
     stop: Stop,
     pc: usize,
@@ -62,9 +62,9 @@ struct Frame {
     arrays: Vec<u8>,
 }
 
-impl Frame {
-    fn new(code: &Code) -> Frame {
-        Frame {
+impl Invocation {
+    fn new(code: &FlatKernel) -> Invocation {
+        Invocation {
             position: Position::default(),
             stop: Stop::Ready,
             pc: 0,
@@ -74,10 +74,10 @@ impl Frame {
         }
     }
 
-    /// Size of a frame in bytes.
-    fn bytes(code: &Code) -> u64 {
+    /// Size of an invocation's state in bytes.
+    fn bytes(code: &FlatKernel) -> u64 {
         let registers = code.registers * size_of::<Value>() + code.loops * size_of::<u64>();
-        (size_of::<Frame>() + registers + code.array_bytes) as u64
+        (size_of::<Invocation>() + registers + code.array_bytes) as u64
     }
 
     fn start(&mut self, position: Position) {
@@ -86,16 +86,16 @@ impl Frame {
         self.pc = 0;
     }
 
-    fn get(&self, slot: u32) -> Value {
-        self.registers[slot as usize]
+    fn get(&self, register: u32) -> Value {
+        self.registers[register as usize]
     }
 
-    fn set(&mut self, slot: u32, value: Value) {
-        self.registers[slot as usize] = value;
+    fn set(&mut self, register: u32, value: Value) {
+        self.registers[register as usize] = value;
     }
 
-    fn index(&self, slot: u32) -> u32 {
-        let Some(index) = self.get(slot).as_u32() else { unreachable!("validated: indices are u32") };
+    fn index(&self, register: u32) -> u32 {
+        let Some(index) = self.get(register).as_u32() else { unreachable!("validated: indices are u32") };
         index
     }
 }
@@ -110,10 +110,10 @@ struct Seen {
 /// One running dispatch.
 pub(crate) struct Machine<'a> {
     pub(crate) kernel: &'a KernelBody,
-    pub(crate) code: &'a Code,
+    pub(crate) code: &'a FlatKernel,
     pub(crate) launch: &'a Launch,
     pub(crate) options: &'a Options,
-    pub(crate) memory: Memory<'a>,
+    pub(crate) memory: Buffers<'a>,
     pub(crate) sanitizer: Option<Sanitizer<'a>>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) budget: Budget,
@@ -132,8 +132,8 @@ impl Machine<'_> {
         let together = self.code.waits || scheduler.interleaves();
         let most = if together { self.launch.workgroup.map(u64::from).iter().product() } else { 1 };
         let alive = if groups == 0 { 0 } else { most };
-        self.budget.take(Frame::bytes(self.code).saturating_mul(alive))?;
-        let mut frames = vec![Frame::new(self.code); alive as usize];
+        self.budget.take(Invocation::bytes(self.code).saturating_mul(alive))?;
+        let mut invocations = vec![Invocation::new(self.code); alive as usize];
         for number in scheduler.permutation(groups).iter() {
             let layer = number / columns;
             let group = [number % columns, layer % rows, layer / rows].map(|axis| axis as u32);
@@ -141,12 +141,12 @@ impl Machine<'_> {
             let extent = self.extent(group);
             let at = |local_number: u64| position(group, number, extent, local_number);
             if together {
-                self.run_together(&mut frames, &mut scheduler, at)?;
+                self.run_together(&mut invocations, &mut scheduler, at)?;
             } else {
                 let count = extent.map(u64::from).iter().product();
                 for invocation in scheduler.permutation(count).iter() {
-                    frames[0].start(at(invocation));
-                    self.advance(&mut frames[0], u64::MAX)?;
+                    invocations[0].start(at(invocation));
+                    self.advance(&mut invocations[0], u64::MAX)?;
                 }
             }
         }
@@ -174,48 +174,53 @@ impl Machine<'_> {
         })
     }
 
-    /// Runs a workgroup with all its invocations live at once; `frames` has one for each.
+    /// Runs a workgroup with all its invocations live at once; `invocations` has one for each.
     fn run_together(
         &mut self,
-        frames: &mut [Frame],
+        invocations: &mut [Invocation],
         scheduler: &mut Scheduler,
         at: impl Fn(u64) -> Position,
     ) -> Result<(), RunError> {
         let extent = self.extent(at(0).group).map(u64::from).iter().product::<u64>() as usize;
-        let frames = &mut frames[..extent];
-        for (number, frame) in frames.iter_mut().enumerate() {
-            frame.start(at(number as u64));
+        let invocations = &mut invocations[..extent];
+        for (number, invocation) in invocations.iter_mut().enumerate() {
+            invocation.start(at(number as u64));
         }
         loop {
             if scheduler.interleaves() {
-                self.run_interleaved(frames, scheduler)?;
+                self.run_interleaved(invocations, scheduler)?;
             } else {
                 for number in scheduler.permutation(extent as u64).iter() {
-                    let frame = &mut frames[number as usize];
-                    if frame.stop == Stop::Ready {
-                        self.advance(frame, u64::MAX)?;
+                    let invocation = &mut invocations[number as usize];
+                    if invocation.stop == Stop::Ready {
+                        self.advance(invocation, u64::MAX)?;
                     }
                 }
             }
-            if frames.iter().all(|frame| frame.stop == Stop::Ended) {
+            if invocations.iter().all(|invocation| invocation.stop == Stop::Ended) {
                 return Ok(());
             }
-            let exchanged = self.exchange_in_subgroups(frames);
-            if !exchanged && !self.pass_barrier(frames) {
-                return Err(self.divergence(frames));
+            let exchanged = self.exchange_in_subgroups(invocations);
+            if !exchanged && !self.pass_barrier(invocations) {
+                return Err(self.divergence(invocations));
             }
         }
     }
 
     /// Gives invocations short random turns until all wait or have ended.
-    fn run_interleaved(&mut self, frames: &mut [Frame], scheduler: &mut Scheduler) -> Result<(), RunError> {
-        let mut ready: Vec<usize> = (0..frames.len()).filter(|&k| frames[k].stop == Stop::Ready).collect();
+    fn run_interleaved(
+        &mut self,
+        invocations: &mut [Invocation],
+        scheduler: &mut Scheduler,
+    ) -> Result<(), RunError> {
+        let mut ready: Vec<usize> =
+            (0..invocations.len()).filter(|&k| invocations[k].stop == Stop::Ready).collect();
         while !ready.is_empty() {
             let chosen = scheduler.below(ready.len());
             let turn = 1 + scheduler.below(4) as u64;
-            let frame = &mut frames[ready[chosen]];
-            self.advance(frame, turn)?;
-            if frame.stop != Stop::Ready {
+            let invocation = &mut invocations[ready[chosen]];
+            self.advance(invocation, turn)?;
+            if invocation.stop != Stop::Ready {
                 ready.swap_remove(chosen);
             }
         }
@@ -224,9 +229,9 @@ impl Machine<'_> {
 
     /// Resumes every subgroup whose lanes have all arrived at one op. Returns whether there was
     /// any.
-    fn exchange_in_subgroups(&mut self, frames: &mut [Frame]) -> bool {
+    fn exchange_in_subgroups(&mut self, invocations: &mut [Invocation]) -> bool {
         let mut any = false;
-        for lanes in frames.chunks_mut(self.options.subgroup_size as usize) {
+        for lanes in invocations.chunks_mut(self.options.subgroup_size as usize) {
             let pc = lanes[0].pc;
             if !lanes.iter().all(|lane| lane.stop == Stop::Subgroup && lane.pc == pc) {
                 continue;
@@ -235,7 +240,7 @@ impl Machine<'_> {
                 unreachable!("lanes wait for their subgroup only at subgroup ops")
             };
             let operands: Vec<[Value; 2]> =
-                lanes.iter().map(|lane| args.map(|slot| lane.get(slot))).collect();
+                lanes.iter().map(|lane| args.map(|register| lane.get(register))).collect();
             let results = exchange(op, &operands, self.options.evaluator);
             for (lane, result) in lanes.iter_mut().zip(results) {
                 lane.set(to, result);
@@ -247,24 +252,27 @@ impl Machine<'_> {
     }
 
     /// Resumes the workgroup if all of it has arrived at one barrier. Returns whether it did.
-    fn pass_barrier(&mut self, frames: &mut [Frame]) -> bool {
-        let pc = frames[0].pc;
-        let arrived = frames.iter().all(|frame| frame.stop == Stop::Barrier && frame.pc == pc);
+    fn pass_barrier(&mut self, invocations: &mut [Invocation]) -> bool {
+        let pc = invocations[0].pc;
+        let arrived =
+            invocations.iter().all(|invocation| invocation.stop == Stop::Barrier && invocation.pc == pc);
         if arrived {
             self.epoch += 1;
-            frames.iter_mut().for_each(|frame| frame.stop = Stop::Ready);
+            invocations.iter_mut().for_each(|invocation| invocation.stop = Stop::Ready);
         }
         arrived
     }
 
-    fn divergence(&self, frames: &[Frame]) -> RunError {
-        let touch = |frame: &Frame| {
-            let action = if frame.stop == Stop::Ended { Action::End } else { Action::Wait };
-            self.touch(frame, action)
+    fn divergence(&self, invocations: &[Invocation]) -> RunError {
+        let touch = |invocation: &Invocation| {
+            let action = if invocation.stop == Stop::Ended { Action::End } else { Action::Wait };
+            self.touch(invocation, action)
         };
-        let waits = frames.iter().find(|frame| frame.stop != Stop::Ended);
+        let waits = invocations.iter().find(|invocation| invocation.stop != Stop::Ended);
         let Some(waiting) = waits else { unreachable!("a group that has ended does not diverge") };
-        let other = frames.iter().find(|frame| frame.stop != waiting.stop || frame.pc != waiting.pc);
+        let other = invocations
+            .iter()
+            .find(|invocation| invocation.stop != waiting.stop || invocation.pc != waiting.pc);
         let finding = Finding {
             fault: Fault::Divergence,
             target: None,
@@ -275,126 +283,132 @@ impl Machine<'_> {
     }
 
     /// Runs one invocation until it waits, ends, or has taken `turn` steps; `stop` records which.
-    fn advance(&mut self, frame: &mut Frame, turn: u64) -> Result<(), RunError> {
-        frame.stop = Stop::Ready;
+    fn advance(&mut self, invocation: &mut Invocation, turn: u64) -> Result<(), RunError> {
+        invocation.stop = Stop::Ready;
         let end_of_turn = self.steps.saturating_add(turn);
-        while frame.stop == Stop::Ready && self.steps < end_of_turn {
+        while invocation.stop == Stop::Ready && self.steps < end_of_turn {
             self.steps += 1;
             if self.steps.is_multiple_of(STEPS_PER_CHECK) {
                 self.check_limits()?;
             }
-            let instr = self.code.instrs[frame.pc];
-            frame.pc += 1;
-            self.step(frame, instr)?;
+            let instr = self.code.instrs[invocation.pc];
+            invocation.pc += 1;
+            self.step(invocation, instr)?;
         }
         Ok(())
     }
 
-    fn step(&mut self, frame: &mut Frame, instr: Instr) -> Result<(), RunError> {
+    fn step(&mut self, invocation: &mut Invocation, instr: Instr) -> Result<(), RunError> {
         match instr {
-            Instr::Const { to, value } => frame.set(to, value),
-            Instr::Copy { to, from } => frame.set(to, frame.get(from)),
+            Instr::Const { to, value } => invocation.set(to, value),
+            Instr::Copy { to, from } => invocation.set(to, invocation.get(from)),
             Instr::Op { to, op, args, count } => {
-                let args = args.map(|slot| frame.get(slot));
-                frame.set(to, apply(self.options.evaluator, op, &args[..count.into()]));
+                let args = args.map(|register| invocation.get(register));
+                invocation.set(to, apply(self.options.evaluator, op, &args[..count.into()]));
             }
             Instr::Load { to, access } => {
-                let value = self.load(frame, access);
-                frame.set(to, value);
+                let value = self.load(invocation, access);
+                invocation.set(to, value);
             }
-            Instr::Store { access, value } => self.store(frame, access, value),
+            Instr::Store { access, value } => self.store(invocation, access, value),
             Instr::Clear(array) => {
                 let span = self.code.arrays[array.index()];
-                frame.arrays[span.start..span.start + span.bytes].fill(0);
+                invocation.arrays[span.start..span.start + span.bytes].fill(0);
                 // Clearing this much takes longer than an ordinary step.
                 if span.bytes >= 4096 {
                     self.check_limits()?;
                 }
             }
-            Instr::Len { to, buffer } => frame.set(to, Value::U32(self.memory.length(buffer))),
+            Instr::Len { to, buffer } => invocation.set(to, Value::U32(self.memory.length(buffer))),
             Instr::Builtin { to, builtin, axis } => {
-                let value = self.builtin(frame.position, builtin, axis.into());
-                frame.set(to, Value::U32(value));
+                let value = self.builtin(invocation.position, builtin, axis.into());
+                invocation.set(to, Value::U32(value));
             }
             Instr::Atomic { to, op, access, operands } => {
-                let operands = operands.map(|slot| frame.get(slot));
-                let old = self.atomic(frame, op, access, operands);
-                frame.set(to, old);
+                let operands = operands.map(|register| invocation.get(register));
+                let old = self.atomic(invocation, op, access, operands);
+                invocation.set(to, old);
             }
-            Instr::SubgroupSize { to } => frame.set(to, Value::U32(self.options.subgroup_size)),
+            Instr::SubgroupSize { to } => invocation.set(to, Value::U32(self.options.subgroup_size)),
             Instr::SubgroupLane { to } => {
-                let lane = frame.position.local_number % self.options.subgroup_size;
-                frame.set(to, Value::U32(lane));
+                let lane = invocation.position.local_number % self.options.subgroup_size;
+                invocation.set(to, Value::U32(lane));
             }
             Instr::SubgroupId { to } => {
-                let id = frame.position.local_number / self.options.subgroup_size;
-                frame.set(to, Value::U32(id));
+                let id = invocation.position.local_number / self.options.subgroup_size;
+                invocation.set(to, Value::U32(id));
             }
             Instr::SubgroupCount { to } => {
                 let invocations: u32 = self.launch.workgroup.iter().product();
-                frame.set(to, Value::U32(invocations.div_ceil(self.options.subgroup_size)));
+                invocation.set(to, Value::U32(invocations.div_ceil(self.options.subgroup_size)));
             }
-            Instr::Subgroup { .. } => frame.stop = Stop::Subgroup,
-            Instr::Jump(target) => frame.pc = target,
+            Instr::Subgroup { .. } => invocation.stop = Stop::Subgroup,
+            Instr::Jump(target) => invocation.pc = target,
             Instr::JumpUnless { condition, target } => {
-                if frame.get(condition).as_bool() != Some(true) {
-                    frame.pc = target;
+                if invocation.get(condition).as_bool() != Some(true) {
+                    invocation.pc = target;
                 }
             }
             Instr::ForStart { counter, bounds, remaining, exit } => {
-                let [from, to, step] = bounds.map(|slot| frame.get(slot));
-                frame.remaining[remaining] = trip_count(from, to, step);
-                frame.set(counter, from);
-                if frame.remaining[remaining] == 0 {
-                    frame.pc = exit;
+                let [from, to, step] = bounds.map(|register| invocation.get(register));
+                invocation.remaining[remaining] = trip_count(from, to, step);
+                invocation.set(counter, from);
+                if invocation.remaining[remaining] == 0 {
+                    invocation.pc = exit;
                 }
             }
             Instr::ForNext { counter, step, remaining, head } => {
-                frame.remaining[remaining] -= 1;
-                if frame.remaining[remaining] > 0 {
-                    frame.set(counter, next_count(frame.get(counter), frame.get(step)));
-                    frame.pc = head;
+                invocation.remaining[remaining] -= 1;
+                if invocation.remaining[remaining] > 0 {
+                    invocation.set(counter, next_count(invocation.get(counter), invocation.get(step)));
+                    invocation.pc = head;
                 }
             }
-            Instr::Barrier => frame.stop = Stop::Barrier,
-            Instr::Return => frame.stop = Stop::Ended,
+            Instr::Barrier => invocation.stop = Stop::Barrier,
+            Instr::Return => invocation.stop = Stop::Ended,
             Instr::Trap(code) => return Err(RunError::Trapped { code }),
         }
         Ok(())
     }
 
-    fn load(&mut self, frame: &Frame, access: ElementAccess) -> Value {
-        let index = frame.index(access.index);
+    fn load(&mut self, invocation: &Invocation, access: ElementAccess) -> Value {
+        let index = invocation.index(access.index);
         let value = match access.place {
             Place::Buffer(id) => self.memory.load(id, index),
             Place::Array(id) => {
                 let span = self.code.arrays[id.index()];
-                load_element(span.element, &frame.arrays[span.start..span.start + span.bytes], index)
+                load_element(span.element, &invocation.arrays[span.start..span.start + span.bytes], index)
             }
         };
-        self.watch(frame, access, Seen { action: Action::Load, in_range: value.is_some() });
+        self.watch(invocation, access, Seen { action: Action::Load, in_range: value.is_some() });
         value.unwrap_or_else(|| Value::zero(self.kernel.element(access.place).value_type()))
     }
 
-    fn store(&mut self, frame: &mut Frame, access: ElementAccess, value: u32) {
-        let (index, value) = (frame.index(access.index), frame.get(value));
+    fn store(&mut self, invocation: &mut Invocation, access: ElementAccess, value: u32) {
+        let (index, value) = (invocation.index(access.index), invocation.get(value));
         let in_range = match access.place {
             Place::Buffer(id) => self.memory.store(id, index, value),
             Place::Array(id) => {
                 let span = self.code.arrays[id.index()];
-                let bytes = &mut frame.arrays[span.start..span.start + span.bytes];
+                let bytes = &mut invocation.arrays[span.start..span.start + span.bytes];
                 store_element(span.element, bytes, index, value)
             }
         };
-        self.watch(frame, access, Seen { action: Action::Store, in_range });
+        self.watch(invocation, access, Seen { action: Action::Store, in_range });
     }
 
-    fn atomic(&mut self, frame: &Frame, op: AtomicOp, access: ElementAccess, operands: [Value; 2]) -> Value {
+    fn atomic(
+        &mut self,
+        invocation: &Invocation,
+        op: AtomicOp,
+        access: ElementAccess,
+        operands: [Value; 2],
+    ) -> Value {
         let Place::Buffer(buffer) = access.place else { unreachable!("atomics work on buffers") };
-        let index = frame.index(access.index);
+        let index = invocation.index(access.index);
         let old = self.memory.load(buffer, index);
         let action = if op == AtomicOp::Load { Action::AtomicLoad } else { Action::Atomic };
-        self.watch(frame, access, Seen { action, in_range: old.is_some() });
+        self.watch(invocation, access, Seen { action, in_range: old.is_some() });
         let Some(old) = old else {
             return Value::zero(self.kernel.buffer(buffer).decl.element.value_type());
         };
@@ -423,12 +437,12 @@ impl Machine<'_> {
     }
 
     /// Reports an access to the sanitizer, if there is one.
-    fn watch(&mut self, frame: &Frame, access: ElementAccess, seen: Seen) {
+    fn watch(&mut self, invocation: &Invocation, access: ElementAccess, seen: Seen) {
         if self.sanitizer.is_none() {
             return;
         }
-        let touch = self.touch(frame, seen.action);
-        let index = frame.index(access.index);
+        let touch = self.touch(invocation, seen.action);
+        let index = invocation.index(access.index);
         let target = Target { place: access.place, index, in_bounds: access.in_bounds };
         let Some(sanitizer) = &mut self.sanitizer else { return };
         match access.place {
@@ -439,13 +453,13 @@ impl Machine<'_> {
     }
 
     /// Describes an invocation's access by the instruction that it has just fetched.
-    fn touch(&self, frame: &Frame, action: Action) -> Touch {
+    fn touch(&self, invocation: &Invocation, action: Action) -> Touch {
         Touch {
             action,
-            group: frame.position.group_number,
+            group: invocation.position.group_number,
             epoch: self.epoch,
-            invocation: invocation_id(frame.position, self.launch.workgroup),
-            instruction: frame.pc - 1,
+            invocation: invocation_id(invocation.position, self.launch.workgroup),
+            instruction: invocation.pc - 1,
         }
     }
 

@@ -55,7 +55,7 @@ impl Bound<'_> {
 
 /// All buffers of a running kernel, in declaration order.
 #[derive(Debug)]
-pub(crate) struct Memory<'a> {
+pub(crate) struct Buffers<'a> {
     buffers: Vec<Buffer<'a>>,
 }
 
@@ -72,20 +72,20 @@ enum Bytes<'a> {
     Group(Vec<u8>),
 }
 
-impl<'a> Memory<'a> {
+impl<'a> Buffers<'a> {
     /// Buffers with these lengths in elements; `bound` has one entry per buffer in declaration
     /// order, `None` for workgroup memory.
     pub(crate) fn new(
         kernel: &KernelBody,
         lengths: &[u32],
         bound: impl Iterator<Item = Option<Bound<'a>>>,
-    ) -> Memory<'a> {
+    ) -> Buffers<'a> {
         let buffers = kernel.buffers.iter().zip(lengths).zip(bound).map(|((buffer, &length), bound)| {
             let element = buffer.decl.element;
             let group_memory = || Bytes::Group(vec![0; length as usize * element.size()]);
             Buffer { element, length, bytes: bound.map_or_else(group_memory, Bytes::Bound) }
         });
-        Memory { buffers: buffers.collect() }
+        Buffers { buffers: buffers.collect() }
     }
 
     /// Zeroes the workgroup memory, as at the start of every workgroup.

@@ -12,7 +12,7 @@
 //! differs from any third, and workgroups run one after another, so an access by an earlier one
 //! differs in its workgroup from all that follow.
 
-use crate::code::Code;
+use crate::code::FlatKernel;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use vyre_foundation::diagnostics::line_column;
@@ -233,22 +233,22 @@ const SHADOW_BYTES: u64 = (size_of::<Shadow>() + size_of::<(u32, u32)>()) as u64
 #[derive(Debug)]
 pub(crate) struct Sanitizer<'a> {
     kernel: &'a KernelBody,
-    code: &'a Code,
+    code: &'a FlatKernel,
     storage: HashMap<(BufferId, u32), Shadow>,
     workgroup: HashMap<(BufferId, u32), Shadow>,
     /// Faults already reported: one report per kind and pair of instructions, the first to occur.
-    told: HashSet<(Fault, usize, Option<usize>)>,
+    reported: HashSet<(Fault, usize, Option<usize>)>,
     pub(crate) reports: Vec<Report>,
 }
 
 impl<'a> Sanitizer<'a> {
-    pub(crate) fn new(kernel: &'a KernelBody, code: &'a Code) -> Sanitizer<'a> {
+    pub(crate) fn new(kernel: &'a KernelBody, code: &'a FlatKernel) -> Sanitizer<'a> {
         Sanitizer {
             kernel,
             code,
             storage: HashMap::new(),
             workgroup: HashMap::new(),
-            told: HashSet::new(),
+            reported: HashSet::new(),
             reports: Vec::new(),
         }
     }
@@ -294,7 +294,7 @@ impl<'a> Sanitizer<'a> {
         let (this, other) = (finding.touch.instruction, finding.other.map(|other| other.instruction));
         let pair = (this.min(other.unwrap_or(this)), other.map(|other| this.max(other)));
         let alike = self.reports.iter().filter(|report| report.fault == finding.fault).count();
-        if alike < MAX_REPORTS && self.told.insert((finding.fault, pair.0, pair.1)) {
+        if alike < MAX_REPORTS && self.reported.insert((finding.fault, pair.0, pair.1)) {
             self.reports.push(finding.report(self.kernel, self.code));
         }
     }
@@ -311,7 +311,7 @@ pub(crate) struct Finding {
 
 impl Finding {
     /// Translates the fault to terms of the program.
-    pub(crate) fn report(self, kernel: &KernelBody, code: &Code) -> Report {
+    pub(crate) fn report(self, kernel: &KernelBody, code: &FlatKernel) -> Report {
         let name = |place| match place {
             Place::Buffer(id) => kernel.buffer(id).decl.name.to_string(),
             Place::Array(id) => kernel.arrays[id.index()].name.to_string(),

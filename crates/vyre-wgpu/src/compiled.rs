@@ -1,8 +1,8 @@
 //! A kernel compiled for one form of dispatch on one device, and the memory that its dispatches
 //! use.
 //!
-//! A *frame* holds everything that one dispatch needs on the device: a buffer per binding,
-//! parameters, status, a readback buffer, and the bind group that names them. Frames are reused for
+//! [`DispatchMemory`] is everything that one dispatch needs on the device: a buffer per binding,
+//! parameters, status, a readback buffer, and the bind group that names them. It is reused for
 //! dispatches of the same sizes, so a repeated dispatch creates no object but its command buffer.
 
 use crate::device::{BACKEND_ID, Device, Dialect};
@@ -17,8 +17,8 @@ use vyre_driver::{BackendError, Unfinished, within};
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::optimize::iteration_bound;
 
-/// Maximum number of idle frames per variant.
-const MOST_FRAMES: usize = 4;
+/// Maximum number of idle dispatch memories per variant.
+const MOST_IDLE: usize = 4;
 
 /// Size of the status: a word for the outcome and a word for a trap's code.
 pub(crate) const STATUS_BYTES: u64 = 8;
@@ -33,7 +33,7 @@ pub struct Compiled {
     /// alone does not prove that its loops stay below the limit.
     pub(crate) most_rounds: Option<u64>,
     bindings: wgpu::BindGroupLayout,
-    frames: Mutex<Vec<Frame>>,
+    memories: Mutex<Vec<DispatchMemory>>,
 }
 
 /// Inputs to the compilation of a variant.
@@ -88,34 +88,42 @@ impl Compiled {
             layout: shader.emitted.layout.clone(),
             pipeline,
             bindings,
-            frames: Mutex::default(),
+            memories: Mutex::default(),
         };
         Ok(Built { kernel: shader.kernel.clone(), code, bytes: 0 })
     }
 
-    /// A frame for these places, reused or new.
-    pub(crate) fn frame(&self, places: Vec<Place>, readback_bytes: u64) -> Result<Frame, BackendError> {
+    /// Dispatch memory for these sources, reused or new.
+    pub(crate) fn memory(
+        &self,
+        sources: Vec<BindingSource>,
+        readback_bytes: u64,
+    ) -> Result<DispatchMemory, BackendError> {
         {
-            let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-            let fits = |frame: &Frame| {
-                frame.places == places
-                    && frame.readback.as_ref().map_or(0, wgpu::Buffer::size) >= readback_bytes
+            let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+            let fits = |memory: &DispatchMemory| {
+                memory.sources == sources
+                    && memory.readback.as_ref().map_or(0, wgpu::Buffer::size) >= readback_bytes
             };
-            if let Some(known) = frames.iter().position(fits) {
-                return Ok(frames.swap_remove(known));
+            if let Some(known) = memories.iter().position(fits) {
+                return Ok(memories.swap_remove(known));
             }
         }
-        self.new_frame(places, readback_bytes)
+        self.new_memory(sources, readback_bytes)
     }
 
-    fn new_frame(&self, places: Vec<Place>, readback_bytes: u64) -> Result<Frame, BackendError> {
+    fn new_memory(
+        &self,
+        sources: Vec<BindingSource>,
+        readback_bytes: u64,
+    ) -> Result<DispatchMemory, BackendError> {
         let device = &*self.device;
         let take = |bytes: u64, usage| device.pool.take(device, bytes, usage);
-        let mut buffers = Vec::with_capacity(places.len());
-        for place in &places {
-            buffers.push(match place {
-                Place::Own(bytes) => take(*bytes, STORAGE)?,
-                Place::Resident(buffer) => buffer.clone(),
+        let mut buffers = Vec::with_capacity(sources.len());
+        for source in &sources {
+            buffers.push(match source {
+                BindingSource::Own(bytes) => take(*bytes, STORAGE)?,
+                BindingSource::Resident(buffer) => buffer.clone(),
             });
         }
         let parameters = take(u64::from(self.layout.words) * 4, UNIFORM)?;
@@ -132,18 +140,18 @@ impl Compiled {
         let descriptor = wgpu::BindGroupDescriptor { label: None, layout: &self.bindings, entries: &entries };
         let group = device.watch(|| device.device.create_bind_group(&descriptor));
         let group = group.map_err(|fault| device.fault(fault, 0))?;
-        Ok(Frame { places, buffers, parameters, status, readback, group, written: Vec::new() })
+        Ok(DispatchMemory { sources, buffers, parameters, status, readback, group, written: Vec::new() })
     }
 
-    /// Keeps a frame for reuse.
-    pub(crate) fn keep(&self, frame: Frame) {
+    /// Keeps dispatch memory for reuse.
+    pub(crate) fn keep(&self, memory: DispatchMemory) {
         let dropped = {
-            let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-            frames.push(frame);
-            if frames.len() > MOST_FRAMES { Some(frames.remove(0)) } else { None }
+            let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+            memories.push(memory);
+            if memories.len() > MOST_IDLE { Some(memories.remove(0)) } else { None }
         };
-        if let Some(frame) = dropped {
-            frame.give_back(&self.device);
+        if let Some(memory) = dropped {
+            memory.give_back(&self.device);
         }
     }
 
@@ -182,17 +190,17 @@ impl Compiled {
 
 impl Drop for Compiled {
     fn drop(&mut self) {
-        let frames = self.frames.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for frame in frames.drain(..) {
-            frame.give_back(&self.device);
+        let memories = self.memories.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for memory in memories.drain(..) {
+            memory.give_back(&self.device);
         }
     }
 }
 
 /// Source of a binding's memory.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Place {
-    /// A buffer of this many bytes that the frame owns.
+pub(crate) enum BindingSource {
+    /// A buffer of this many bytes, owned by the dispatch memory.
     Own(u64),
     /// A resident buffer.
     Resident(wgpu::Buffer),
@@ -200,8 +208,8 @@ pub(crate) enum Place {
 
 /// Device memory of one dispatch.
 #[derive(Debug)]
-pub(crate) struct Frame {
-    places: Vec<Place>,
+pub(crate) struct DispatchMemory {
+    sources: Vec<BindingSource>,
     /// The buffer of each binding.
     pub(crate) buffers: Vec<wgpu::Buffer>,
     pub(crate) parameters: wgpu::Buffer,
@@ -212,10 +220,11 @@ pub(crate) struct Frame {
     pub(crate) written: Vec<u8>,
 }
 
-impl Frame {
+impl DispatchMemory {
     fn give_back(self, device: &Device) {
-        let own = self.buffers.into_iter().zip(self.places);
-        let own = own.filter_map(|(buffer, place)| matches!(place, Place::Own(_)).then_some(buffer));
+        let own = self.buffers.into_iter().zip(self.sources);
+        let own =
+            own.filter_map(|(buffer, source)| matches!(source, BindingSource::Own(_)).then_some(buffer));
         for buffer in own.chain([self.parameters]).chain(self.status).chain(self.readback) {
             device.pool.give_back(buffer);
         }

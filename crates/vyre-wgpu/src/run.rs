@@ -3,7 +3,7 @@
 //! A dispatch writes its inputs, runs, and reads outputs and status back in one submission; a batch
 //! is also one submission.
 
-use crate::compiled::{Frame, Place, STATUS_BYTES};
+use crate::compiled::{BindingSource, DispatchMemory, STATUS_BYTES};
 use crate::core::Core;
 use crate::device::Device;
 use crate::emit::{FOLD, TRAPPED, word};
@@ -17,7 +17,7 @@ pub(crate) type WgpuJob<'a, 'm> = Job<'a, 'm, Core>;
 
 /// An encoded dispatch.
 struct Encoded {
-    frame: Frame,
+    memory: DispatchMemory,
     /// Outputs in the readback buffer: argument and offset.
     outputs: Vec<(usize, u64)>,
     /// Offset of the status in the readback buffer.
@@ -63,7 +63,7 @@ fn submit(core: &Core, jobs: &[WgpuJob<'_, '_>], times: Option<Times>) -> Result
         let encode = |job| encode(job, &mut encoder, times.as_ref());
         let encoded: Vec<Encoded> = jobs.iter().map(encode).collect::<Result<_, _>>()?;
         let submission = device.queue.submit([encoder.finish()]);
-        for readback in encoded.iter().filter_map(|encoded| encoded.frame.readback.as_ref()) {
+        for readback in encoded.iter().filter_map(|encoded| encoded.memory.readback.as_ref()) {
             // A failure surfaces when the mapped range is requested.
             readback.map_async(wgpu::MapMode::Read, .., |_| {});
         }
@@ -147,18 +147,18 @@ fn encode(
     times: Option<&Times>,
 ) -> Result<Encoded, BackendError> {
     let code = &job.variant.code;
-    let places = code.layout.bindings.iter().filter_map(|&id| job.argument(id)).map(|argument| {
-        let own = Place::Own(argument.bytes as u64);
-        resident(argument).map_or(own, |resident| Place::Resident(resident.buffer.clone()))
+    let sources = code.layout.bindings.iter().filter_map(|&id| job.argument(id)).map(|argument| {
+        let own = BindingSource::Own(argument.bytes as u64);
+        resident(argument).map_or(own, |resident| BindingSource::Resident(resident.buffer.clone()))
     });
     let returned = job.arguments.iter().filter(|argument| is_returned(argument));
     let output_bytes: u64 = returned.map(|argument| padded(argument.bytes)).sum();
     let status_bytes = if code.layout.status { STATUS_BYTES } else { 0 };
     // Timestamps are aligned to eight bytes.
     let times_at = (output_bytes + status_bytes).next_multiple_of(8);
-    let mut frame = code.frame(places.collect(), times_at + times.map_or(0, |_| TIME_BYTES))?;
+    let mut memory = code.memory(sources.collect(), times_at + times.map_or(0, |_| TIME_BYTES))?;
     let groups = groups(job);
-    write(job, groups, encoder, &mut frame);
+    write(job, groups, encoder, &mut memory);
     if !job.launch.grid.contains(&0) {
         let timestamp_writes = times.map(|times| wgpu::ComputePassTimestampWrites {
             query_set: &times.queries,
@@ -168,16 +168,16 @@ fn encode(
         let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
         let mut pass = encoder.begin_compute_pass(&descriptor);
         pass.set_pipeline(&code.pipeline);
-        pass.set_bind_group(0, &frame.group, &[]);
+        pass.set_bind_group(0, &memory.group, &[]);
         let [x, y, z] = groups;
         pass.dispatch_workgroups(x, y, z);
     }
-    let (outputs, status) = read_back(job, encoder, &frame);
-    if let (Some(times), Some(readback)) = (times, &frame.readback) {
+    let (outputs, status) = read_back(job, encoder, &memory);
+    if let (Some(times), Some(readback)) = (times, &memory.readback) {
         encoder.resolve_query_set(&times.queries, 0..2, &times.resolved, 0);
         encoder.copy_buffer_to_buffer(&times.resolved, 0, readback, times_at, TIME_BYTES);
     }
-    Ok(Encoded { frame, outputs, status, times: times.map(|_| times_at) })
+    Ok(Encoded { memory, outputs, status, times: times.map(|_| times_at) })
 }
 
 /// Workgroups along the device's axes.
@@ -187,22 +187,27 @@ fn groups(job: &WgpuJob<'_, '_>) -> [u32; 3] {
 }
 
 /// Uploads inputs and parameters, and zeroes buffers that must start as zero.
-fn write(job: &WgpuJob<'_, '_>, groups: [u32; 3], encoder: &mut wgpu::CommandEncoder, frame: &mut Frame) {
+fn write(
+    job: &WgpuJob<'_, '_>,
+    groups: [u32; 3],
+    encoder: &mut wgpu::CommandEncoder,
+    memory: &mut DispatchMemory,
+) {
     let (device, layout) = (&*job.variant.code.device, &job.variant.code.layout);
     let parameters = parameters(job, groups);
-    if frame.written != parameters {
-        device.queue.write_buffer(&frame.parameters, 0, &parameters);
-        frame.written = parameters;
+    if memory.written != parameters {
+        device.queue.write_buffer(&memory.parameters, 0, &parameters);
+        memory.written = parameters;
     }
     for &(id, word) in &layout.packed {
         let Some(argument) = job.argument(id) else { continue };
         if let Some(resident) = resident(argument) {
             let (at, size) = (u64::from(word) * 4, padded(argument.bytes));
-            encoder.copy_buffer_to_buffer(&resident.buffer, 0, &frame.parameters, at, size);
-            frame.written.clear();
+            encoder.copy_buffer_to_buffer(&resident.buffer, 0, &memory.parameters, at, size);
+            memory.written.clear();
         }
     }
-    for (buffer, &id) in frame.buffers.iter().zip(&layout.bindings) {
+    for (buffer, &id) in memory.buffers.iter().zip(&layout.bindings) {
         let Some(argument) = job.argument(id) else { continue };
         if let Some(bytes) = source(argument) {
             write_padded(device, buffer, 0, bytes);
@@ -210,7 +215,7 @@ fn write(job: &WgpuJob<'_, '_>, groups: [u32; 3], encoder: &mut wgpu::CommandEnc
             encoder.clear_buffer(buffer, 0, Some(padded(argument.bytes)));
         }
     }
-    if let Some(status) = &frame.status {
+    if let Some(status) = &memory.status {
         encoder.clear_buffer(status, 0, None);
     }
 }
@@ -219,7 +224,7 @@ fn write(job: &WgpuJob<'_, '_>, groups: [u32; 3], encoder: &mut wgpu::CommandEnc
 fn read_back(
     job: &WgpuJob<'_, '_>,
     encoder: &mut wgpu::CommandEncoder,
-    frame: &Frame,
+    memory: &DispatchMemory,
 ) -> (Vec<(usize, u64)>, Option<u64>) {
     let mut outputs = Vec::new();
     let mut at = 0;
@@ -228,13 +233,13 @@ fn read_back(
         let binding = job.variant.code.layout.bindings.iter().position(|&bound| bound == argument.buffer);
         let binding = binding.unwrap_or_else(|| unreachable!("what is returned has a binding"));
         let size = padded(argument.bytes);
-        if let (Some(readback), 1..) = (&frame.readback, size) {
-            encoder.copy_buffer_to_buffer(&frame.buffers[binding], 0, readback, at, size);
+        if let (Some(readback), 1..) = (&memory.readback, size) {
+            encoder.copy_buffer_to_buffer(&memory.buffers[binding], 0, readback, at, size);
         }
         outputs.push((position, at));
         at += size;
     }
-    let status = frame.status.as_ref().zip(frame.readback.as_ref()).map(|(status, readback)| {
+    let status = memory.status.as_ref().zip(memory.readback.as_ref()).map(|(status, readback)| {
         encoder.copy_buffer_to_buffer(status, 0, readback, at, STATUS_BYTES);
         at
     });
@@ -264,8 +269,8 @@ fn parameters(job: &WgpuJob<'_, '_>, groups: [u32; 3]) -> Vec<u8> {
 /// Copies the outputs of a finished dispatch to the caller, unless it failed; returns the device
 /// time if it was measured.
 fn receive(job: &mut WgpuJob<'_, '_>, encoded: Encoded) -> Result<Option<Duration>, BackendError> {
-    let Encoded { frame, outputs, status, times } = encoded;
-    let view = match &frame.readback {
+    let Encoded { memory, outputs, status, times } = encoded;
+    let view = match &memory.readback {
         Some(readback) => Some(readback.get_mapped_range(..).map_err(|error| failed(error.to_string()))?),
         None => None,
     };
@@ -293,10 +298,10 @@ fn receive(job: &mut WgpuJob<'_, '_>, encoded: Encoded) -> Result<Option<Duratio
         }
     }
     drop(view);
-    if let Some(readback) = &frame.readback {
+    if let Some(readback) = &memory.readback {
         readback.unmap();
     }
-    job.variant.code.keep(frame);
+    job.variant.code.keep(memory);
     outcome
 }
 

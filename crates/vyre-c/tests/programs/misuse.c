@@ -1,4 +1,4 @@
-/* What must not be done, and what is told then: every line of main is one mistake. */
+/* Misuse and its error messages: every line of main is one mistake. */
 #include "vyre.h"
 
 #include <stdint.h>

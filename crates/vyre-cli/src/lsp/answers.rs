@@ -49,8 +49,8 @@ pub(super) fn capabilities(encoding: Encoding) -> lsp::ServerCapabilities {
 // Diagnostics and quick fixes.
 
 pub(super) fn diagnostics(uri: &lsp::Uri, document: &Document) -> Vec<lsp::Diagnostic> {
-    let told = |fault: &Diagnostic| diagnostic(uri, document, fault);
-    document.analysis().diagnostics().iter().map(told).collect()
+    let shown = |fault: &Diagnostic| diagnostic(uri, document, fault);
+    document.analysis().diagnostics().iter().map(shown).collect()
 }
 
 fn diagnostic(uri: &lsp::Uri, document: &Document, fault: &Diagnostic) -> lsp::Diagnostic {

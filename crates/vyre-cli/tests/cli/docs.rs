@@ -133,6 +133,7 @@ pages! {
     readme "README.md" 2;
     examples "examples/README.md" 10;
     guide "docs/guide.md" 11;
+    tour "docs/tour.md" 14;
     choosing "docs/choosing.md" 8;
     extending "docs/extending.md" 2;
     testing "docs/testing.md" 2;

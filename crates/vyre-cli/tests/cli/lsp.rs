@@ -279,9 +279,9 @@ fn faults_have_codes_and_mends() {
         assert_eq!(client.diagnostics(), Vec::<Value>::new());
         let start = client.find(from, 0);
         client.edit(start..start + from.len(), to);
-        let told = client.diagnostics();
-        assert!(told.iter().any(|fault| fault["code"] == code), "{to}: {told:?}");
-        let range = told[0]["range"].clone();
+        let diagnostics = client.diagnostics();
+        assert!(diagnostics.iter().any(|fault| fault["code"] == code), "{to}: {diagnostics:?}");
+        let range = diagnostics[0]["range"].clone();
         let actions = client.ask(
             "textDocument/codeAction",
             json!({ "textDocument": { "uri": URI }, "range": range, "context": { "diagnostics": [] } }),
@@ -313,8 +313,8 @@ fn a_broken_line_does_not_blind_the_rest() {
     let line = client.find("let cx = ", 0) + "let cx = ".len();
     let end = client.text[line..].find('\n').unwrap() + line;
     client.edit(line..end, "(f32(px) - ");
-    let told = client.diagnostics();
-    assert_eq!(told.len(), 1, "one mistake, one message: {told:?}");
+    let diagnostics = client.diagnostics();
+    assert_eq!(diagnostics.len(), 1, "one mistake, one message: {diagnostics:?}");
     let hover = client.hover(client.find("next", 0));
     assert!(hover.contains("let next"), "{hover}");
     let hover = client.hover(client.find("cy =", 0));
@@ -362,10 +362,10 @@ fn formatting_and_colours() {
 fn columns_are_counted_as_the_client_does() {
     let mut client = Client::new("utf-16");
     client.open("/* 𝄞ü */ kernel k(y: output u32[4]) over y { y[0] = z }\n");
-    let told = client.diagnostics();
+    let diagnostics = client.diagnostics();
     // Four bytes are two UTF-16 units, two bytes are one.
     let bytes = client.find("z }", 0) as u64;
-    assert_eq!(told[0]["range"]["start"]["character"], bytes - 3);
+    assert_eq!(diagnostics[0]["range"]["start"]["character"], bytes - 3);
     client.leave();
 }
 
@@ -380,8 +380,11 @@ fn two_thousand_lines() {
     assert_eq!(client.diagnostics(), Vec::<Value>::new());
     let place = client.find("v1000 =", 0);
     client.edit(place..place + 5, "v1000b");
-    let told = client.diagnostics();
-    assert!(!told.is_empty() && told.iter().all(|fault| fault["code"] == "V001"), "{told:?}");
+    let diagnostics = client.diagnostics();
+    assert!(
+        !diagnostics.is_empty() && diagnostics.iter().all(|fault| fault["code"] == "V001"),
+        "{diagnostics:?}"
+    );
     client.edit(place..place + 6, "v1000");
     assert_eq!(client.diagnostics(), Vec::<Value>::new());
     let hover = client.hover(client.find("v1999", 1));

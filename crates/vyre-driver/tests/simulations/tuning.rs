@@ -8,7 +8,7 @@
 //! - `trials 400`: runs with different times and noise.
 //! - `noise 1%`: deviation of single runs, as a factor of at least 0.01; `noise 10% skewed` is
 //!   log-normal.
-//! - `drift 60% over 377`: the machine becomes this much slower and recovers, over so many runs.
+//! - `drift 60% over 377`: the machine becomes this much slower and recovers, over this many runs.
 //!   `spikes 5% x5`: this share of runs takes up to this many times as long. `halts 3%`: after this
 //!   share of runs the machine changes between full and half speed.
 //! - `bound slower 4%`: share of trials whose choice is slower than the default. `bound regret

@@ -259,40 +259,37 @@ impl Group<'_> {
         first: usize,
         line: usize,
     ) -> Result<(), Fault> {
-        match op {
-            Op::Ballot { to, from, negated, .. } => {
-                let mut bits = 0;
-                for &(lane, thread) in here {
-                    bits |= ((self.value(thread, *from) & 1) ^ u64::from(*negated)) << lane;
-                }
-                here.iter().for_each(|&(_, thread)| self.set(thread, *to, bits));
+        if let Op::Ballot { to, from, negated, .. } = op {
+            let mut bits = 0;
+            for &(lane, thread) in here {
+                bits |= ((self.value(thread, *from) & 1) ^ u64::from(*negated)) << lane;
             }
-            Op::Shuffle { to, found, from, lane, clamp, .. } => {
-                let given: Vec<(usize, u64)> =
-                    here.iter().map(|&(lane, thread)| (lane, self.value(thread, *from))).collect();
-                for &(_, thread) in here {
-                    if self.value(thread, *clamp) & 0x1f1f != 0x1f {
-                        return Err(Fault::Undefined(format!(
-                            "line {line}: a shuffle within parts of a subgroup"
-                        )));
+            here.iter().for_each(|&(_, thread)| self.set(thread, *to, bits));
+        }
+        if let Op::Shuffle { to, found, from, lane, clamp, .. } = op {
+            let given: Vec<(usize, u64)> =
+                here.iter().map(|&(lane, thread)| (lane, self.value(thread, *from))).collect();
+            for &(_, thread) in here {
+                if self.value(thread, *clamp) & 0x1f1f != 0x1f {
+                    return Err(Fault::Undefined(format!(
+                        "line {line}: a shuffle within parts of a subgroup"
+                    )));
+                }
+                let wanted = self.value(thread, *lane) as usize % LANES;
+                let value = given.iter().find(|(lane, _)| *lane == wanted).map(|(_, value)| *value);
+                let returned = self.threads.get(first + wanted).map(|thread| thread.state == State::Done);
+                let value = match (value, returned) {
+                    (Some(value), _) => value,
+                    (None, Some(true)) => GARBAGE,
+                    (None, _) => {
+                        let message =
+                            format!("line {line}: a shuffle from lane {wanted}, which takes no part");
+                        return Err(Fault::Undefined(message));
                     }
-                    let wanted = self.value(thread, *lane) as usize % LANES;
-                    let value = given.iter().find(|(lane, _)| *lane == wanted).map(|(_, value)| *value);
-                    let returned = self.threads.get(first + wanted).map(|thread| thread.state == State::Done);
-                    let value = match (value, returned) {
-                        (Some(value), _) => value,
-                        (None, Some(true)) => GARBAGE,
-                        (None, _) => {
-                            let message =
-                                format!("line {line}: a shuffle from lane {wanted}, which takes no part");
-                            return Err(Fault::Undefined(message));
-                        }
-                    };
-                    self.set(thread, *to, value);
-                    found.iter().for_each(|found| self.set(thread, *found, 1));
-                }
+                };
+                self.set(thread, *to, value);
+                found.iter().for_each(|found| self.set(thread, *found, 1));
             }
-            _ => unreachable!("only these are exchanges"),
         }
         Ok(())
     }

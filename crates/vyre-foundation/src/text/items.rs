@@ -501,8 +501,8 @@ impl Parser<'_> {
         let around = Surroundings { elements: self.scalars.clone(), ..Surroundings::default() };
         let settled = Settled::of_expr(self.source(), &tree, &around, (&expr, ty));
         let expr = settled.in_expr(expr, &mut 0);
-        let told = settled.faults.into_iter().map(|(diagnostic, span)| self.fault(diagnostic, span));
-        told.last().map_or(Ok(expr), Err)
+        let diagnostics = settled.faults.into_iter().map(|(diagnostic, span)| self.fault(diagnostic, span));
+        diagnostics.last().map_or(Ok(expr), Err)
     }
 
     /// Assigns types to numbers without a suffix, if everything parsed without errors.

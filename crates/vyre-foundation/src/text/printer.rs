@@ -61,7 +61,7 @@ impl fmt::Display for Counts {
 
 /// Context of an expression, which decides whether it needs parentheses.
 #[derive(Clone, Copy)]
-enum Place {
+enum Context {
     /// No operator binds to it.
     Free,
     /// Operand of an infix op: it must bind at least this tightly.
@@ -88,7 +88,7 @@ impl<'p> Printer<'p> {
             self.node(node)?;
         }
         self.line()?;
-        self.expr(&function.value, Place::Free)?;
+        self.expr(&function.value, Context::Free)?;
         self.indent -= 1;
         self.out.write_str("\n}\n")
     }
@@ -118,7 +118,7 @@ impl<'p> Printer<'p> {
             self.out.write_str(if k == 0 { "" } else { ", " })?;
             match axis {
                 Axis::Count(count) => write!(self.out, "{count}")?,
-                Axis::Of(formula) => self.expr(formula.expr(), Place::Free)?,
+                Axis::Of(formula) => self.expr(formula.expr(), Context::Free)?,
             }
         }
         self.out.write_str("]")
@@ -152,7 +152,8 @@ impl<'p> Printer<'p> {
                 write!(text, "{} {}[", decl.access, decl.element)?;
                 let scalars = self.scalars.clone();
                 let suffixes = self.suffixes;
-                Printer { out: &mut text, indent: 0, scalars, suffixes }.expr(length.expr(), Place::Free)?;
+                Printer { out: &mut text, indent: 0, scalars, suffixes }
+                    .expr(length.expr(), Context::Free)?;
                 text.push(']');
             }
             (0, None) => write!(text, "{} {}[]", decl.access, decl.element)?,
@@ -183,22 +184,22 @@ impl<'p> Printer<'p> {
         match node {
             Node::Let { name, value } => {
                 write!(self.out, "let {} = ", Quoted(name))?;
-                self.expr(value, Place::Free)
+                self.expr(value, Context::Free)
             }
             Node::Array { name, element, count } => {
                 write!(self.out, "array {}: {element}[{count}]", Quoted(name))
             }
             Node::Assign { name, value } => {
                 write!(self.out, "{} = ", Quoted(name))?;
-                self.expr(value, Place::Free)
+                self.expr(value, Context::Free)
             }
             Node::Store { to, index, value } => {
                 write!(self.out, "{}[", Quoted(to))?;
-                self.expr(index, Place::Free)?;
+                self.expr(index, Context::Free)?;
                 self.out.write_str("] = ")?;
-                self.expr(value, Place::Free)
+                self.expr(value, Context::Free)
             }
-            Node::Eval(expr) => self.expr(expr, Place::Free),
+            Node::Eval(expr) => self.expr(expr, Context::Free),
             Node::If { condition, then, otherwise } => self.if_node(condition, then, otherwise),
             Node::For { counter, from, to, step, body } => {
                 write!(self.out, "for {} in ", Quoted(counter))?;
@@ -207,7 +208,7 @@ impl<'p> Printer<'p> {
             }
             Node::While { condition, body } => {
                 self.out.write_str("while ")?;
-                self.expr(condition, Place::Free)?;
+                self.expr(condition, Context::Free)?;
                 self.out.write_str(" ")?;
                 self.block(body)
             }
@@ -230,7 +231,7 @@ impl<'p> Printer<'p> {
             }
             Node::Assert { condition, format, args } => {
                 self.out.write_str("assert(")?;
-                self.expr(condition, Place::Free)?;
+                self.expr(condition, Context::Free)?;
                 if !format.is_empty() || !args.is_empty() {
                     self.out.write_str(", ")?;
                     write_quoted(&mut self.out, format, '"')?;
@@ -243,14 +244,14 @@ impl<'p> Printer<'p> {
     fn message_end(&mut self, args: &[Expr]) -> fmt::Result {
         for arg in args {
             self.out.write_str(", ")?;
-            self.expr(arg, Place::Free)?;
+            self.expr(arg, Context::Free)?;
         }
         self.out.write_str(")")
     }
 
     fn if_node(&mut self, condition: &Expr, then: &Block, otherwise: &Block) -> fmt::Result {
         self.out.write_str("if ")?;
-        self.expr(condition, Place::Free)?;
+        self.expr(condition, Context::Free)?;
         self.out.write_str(" ")?;
         self.block(then)?;
         match &**otherwise {
@@ -267,21 +268,23 @@ impl<'p> Printer<'p> {
     }
 
     fn range(&mut self, [from, to, step]: [&Expr; 3]) -> fmt::Result {
-        self.expr(from, Place::Free)?;
+        self.expr(from, Context::Free)?;
         self.out.write_str("..")?;
-        self.expr(to, Place::Free)?;
+        self.expr(to, Context::Free)?;
         if self.suffixes || *step != Expr::u32(1) {
             self.out.write_str(" step ")?;
-            self.expr(step, Place::Free)?;
+            self.expr(step, Context::Free)?;
         }
         self.out.write_str(" ")
     }
 
-    fn expr(&mut self, expr: &Expr, place: Place) -> fmt::Result {
+    fn expr(&mut self, expr: &Expr, context: Context) -> fmt::Result {
         match expr {
             // A minus before a number is part of the number, so the operand of a minus op needs
             // parentheses.
-            Expr::Literal(value) if matches!(place, Place::Behind) && !matches!(value, Value::Bool(_)) => {
+            Expr::Literal(value)
+                if matches!(context, Context::Behind) && !matches!(value, Value::Bool(_)) =>
+            {
                 self.out.write_str("(")?;
                 self.literal(*value)?;
                 self.out.write_str(")")
@@ -299,12 +302,12 @@ impl<'p> Printer<'p> {
                 write!(self.out, "{}", Quoted(name))?;
                 self.list(['[', ']'], args)
             }
-            Expr::Op(op, args) => self.op(*op, args, place),
+            Expr::Op(op, args) => self.op(*op, args, context),
             Expr::Atomic(op, name, args) => {
                 write!(self.out, "{}({}", atomic_name(*op), Quoted(name))?;
                 for arg in args {
                     self.out.write_str(", ")?;
-                    self.expr(arg, Place::Free)?;
+                    self.expr(arg, Context::Free)?;
                 }
                 self.out.write_str(")")
             }
@@ -344,12 +347,12 @@ impl<'p> Printer<'p> {
             if k > 0 {
                 self.out.write_str(", ")?;
             }
-            self.expr(item, Place::Free)?;
+            self.expr(item, Context::Free)?;
         }
         self.out.write_char(close)
     }
 
-    fn op(&mut self, op: Op, args: &[Expr], place: Place) -> fmt::Result {
+    fn op(&mut self, op: Op, args: &[Expr], context: Context) -> fmt::Result {
         match (op.row().spelling, args) {
             (Spelling::Infix(symbol, precedence), [left, right]) => {
                 let (symbol, infix) = match op {
@@ -357,20 +360,20 @@ impl<'p> Printer<'p> {
                     Op::Or if joins_conditions(args) => LOGICAL_OR,
                     _ => (symbol, Infix { op, precedence }),
                 };
-                let parenthesised = match place {
-                    Place::Free => false,
-                    Place::Beside(loosest) => infix.precedence < loosest,
-                    Place::Behind => true,
+                let parenthesised = match context {
+                    Context::Free => false,
+                    Context::Beside(loosest) => infix.precedence < loosest,
+                    Context::Behind => true,
                 };
                 self.out.write_str(if parenthesised { "(" } else { "" })?;
-                self.expr(left, Place::Beside(infix.precedence))?;
+                self.expr(left, Context::Beside(infix.precedence))?;
                 write!(self.out, " {symbol} ")?;
-                self.expr(right, Place::Beside(infix.precedence + 1))?;
+                self.expr(right, Context::Beside(infix.precedence + 1))?;
                 self.out.write_str(if parenthesised { ")" } else { "" })
             }
             (Spelling::Prefix(symbol), [inner]) => {
                 self.out.write_str(symbol)?;
-                self.expr(inner, Place::Behind)
+                self.expr(inner, Context::Behind)
             }
             (Spelling::Infix(..) | Spelling::Prefix(_) | Spelling::Call, _) => {
                 self.out.write_str(op.row().name)?;

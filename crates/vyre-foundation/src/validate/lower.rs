@@ -439,8 +439,8 @@ impl Lowering<'_> {
             return;
         }
         for expr in condition.into_iter().chain(args) {
-            let told = expr.calls(&self.telling).then_some("a call of a function that prints or asserts");
-            if let Some(what) = expr.exchange().or(told) {
+            let message = expr.calls(&self.telling).then_some("a call of a function that prints or asserts");
+            if let Some(what) = expr.exchange().or(message) {
                 self.report(faults::message_effect(what), at);
             }
         }

@@ -1,7 +1,7 @@
 //! Atomics: those that programs have, and the others as compare-exchange loops.
 
 use super::kind::Kind;
-use super::place::{Place, Root};
+use super::pointee::{Pointee, Root};
 use super::{Lower, Value};
 use crate::fault::{Fault, Result};
 use naga::{AtomicFunction, Expression, Handle, TypeInner};
@@ -18,31 +18,31 @@ struct Target {
 }
 
 impl<'m> Lower<'m> {
-    fn target(&mut self, place: &Place) -> Result<Target> {
-        let TypeInner::Atomic(scalar) = place.inner else {
+    fn target(&mut self, pointee: &Pointee) -> Result<Target> {
+        let TypeInner::Atomic(scalar) = pointee.inner else {
             return Err(Fault::unsupported("an atomic on memory that is not declared atomic"));
         };
         let kind = Kind::of(scalar)?;
-        let element = match &place.root {
+        let element = match &pointee.root {
             Root::Buffer(buffer) => buffer.element.unwrap_or(buffer.word),
             Root::Arrays(_) | Root::Variables(_) | Root::Counter(_) => kind,
         };
         if kind.width() != element.width() || element.is_float() {
             return Err(Fault::unsupported(format!("an atomic {}", kind.suffix())));
         }
-        let index = self.atomic_index(place, kind)?;
+        let index = self.atomic_index(pointee, kind)?;
         let index = self.shared(index)?;
-        Ok(Target { memory: place.memory(kind)?, index, kind, element })
+        Ok(Target { memory: pointee.memory(kind)?, index, kind, element })
     }
 
-    pub(super) fn atomic_load(&mut self, place: &Place) -> Result<Expr> {
-        let target = self.target(place)?;
+    pub(super) fn atomic_load(&mut self, pointee: &Pointee) -> Result<Expr> {
+        let target = self.target(pointee)?;
         let old = self.name_it("t", Expr::atomic_load(target.memory, target.index))?;
         Ok(target.element.bits(old, target.kind))
     }
 
-    pub(super) fn atomic_store(&mut self, place: &Place, values: Vec<Expr>) -> Result<()> {
-        let target = self.target(place)?;
+    pub(super) fn atomic_store(&mut self, pointee: &Pointee, values: Vec<Expr>) -> Result<()> {
+        let target = self.target(pointee)?;
         for value in values {
             let value = target.kind.bits(value, target.element);
             let store = Expr::atomic(AtomicOp::Store, target.memory.clone(), target.index.clone(), value);
@@ -58,11 +58,11 @@ impl<'m> Lower<'m> {
         value: Handle<Expression>,
         result: Option<Handle<Expression>>,
     ) -> Result<()> {
-        let place = self.place(pointer)?;
+        let pointee = self.pointee(pointer)?;
         let value = self.leaf(value)?;
-        let target = self.target(&place)?;
+        let target = self.target(&pointee)?;
         self.settle(&target.memory.clone())?;
-        let is_used = result.is_some_and(|result| self.frame().info[result].ref_count > 0);
+        let is_used = result.is_some_and(|result| self.innermost().info[result].ref_count > 0);
         if let AtomicFunction::Exchange { compare: Some(compare) } = function {
             return self.compare_exchange(target, compare, value, result);
         }
@@ -93,7 +93,7 @@ impl<'m> Lower<'m> {
             self.replace_in_loop(target, op, value)?
         };
         if let Some(result) = result {
-            self.frame_mut().values.insert(result, Value::Leaves(vec![old]));
+            self.innermost_mut().values.insert(result, Value::Leaves(vec![old]));
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl<'m> Lower<'m> {
             // SPIR-V's instruction returns only the old value, WGSL's function a struct of both.
             let is_struct = matches!(self.type_of(result), TypeInner::Struct { .. });
             let leaves = if is_struct { vec![old, exchanged] } else { vec![old] };
-            self.frame_mut().values.insert(result, Value::Leaves(leaves));
+            self.innermost_mut().values.insert(result, Value::Leaves(leaves));
         }
         Ok(())
     }

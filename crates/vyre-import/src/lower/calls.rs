@@ -1,10 +1,10 @@
 //! The entry point, and functions inlined at each call.
 
 use super::analysis::{Exit, Facts, exits_at_ends, has_exit};
-use super::code::Code;
-use super::place::Root;
+use super::pointee::Root;
 use super::statement::items;
-use super::{Frame, Lower, Scope, Value};
+use super::statement_list::StatementList;
+use super::{InlinedFunction, Lower, Scope, Value};
 use crate::fault::{Fault, Result};
 use naga::{BuiltIn, Expression, Function, Handle, LocalVariable, TypeInner};
 use std::collections::HashMap;
@@ -37,9 +37,9 @@ impl<'m> Lower<'m> {
             arguments.push(Value::Leaves(leaves));
         }
         let info = self.info.get_entry_point(self.entry);
-        self.frames.push(frame(&point.function, info, arguments));
+        self.inlined.push(inlined_function(&point.function, info, arguments));
         self.body(&point.function.body)?;
-        self.frames.pop();
+        self.inlined.pop();
         self.here = self.span_of_entry();
         Ok(())
     }
@@ -47,10 +47,10 @@ impl<'m> Lower<'m> {
     /// Storage of a local variable. If it is not declared at its first store, it is declared at the
     /// function's start when first encountered.
     pub(super) fn local(&mut self, handle: Handle<LocalVariable>) -> Result<Root> {
-        if let Some(root) = self.frame().locals.get(&handle) {
+        if let Some(root) = self.innermost().locals.get(&handle) {
             return Ok(root.clone());
         }
-        let function = self.frame().function;
+        let function = self.innermost().function;
         let local = &function.local_variables[handle];
         let here = self.here;
         self.at(function.local_variables.get_span(handle));
@@ -67,16 +67,16 @@ impl<'m> Lower<'m> {
             Ok(())
         })?;
         self.here = here;
-        let frame = self.frame_mut();
-        frame.start.append(code);
-        frame.locals.insert(handle, root.clone());
+        let inlined = self.innermost_mut();
+        inlined.start.append(code);
+        inlined.locals.insert(handle, root.clone());
         Ok(root)
     }
 
     /// Statements of a function, after the declarations that they need.
     fn body(&mut self, body: &'m naga::Block) -> Result<()> {
         let code = self.nested(|lower| lower.list(&items(body)))?;
-        let start = std::mem::take(&mut self.frame_mut().start);
+        let start = std::mem::take(&mut self.innermost_mut().start);
         self.code.append(start);
         self.code.append(code);
         Ok(())
@@ -88,7 +88,7 @@ impl<'m> Lower<'m> {
         arguments: &[Handle<Expression>],
         result: Option<Handle<Expression>>,
     ) -> Result<()> {
-        if self.frames.len() > MAX_CALLS {
+        if self.inlined.len() > MAX_CALLS {
             return Err(Fault::too_large(format!("functions call each other more than {MAX_CALLS} deep")));
         }
         let function = &self.module.functions[callee];
@@ -96,13 +96,13 @@ impl<'m> Lower<'m> {
         for (&argument, declared) in arguments.iter().zip(&function.arguments) {
             values.push(match self.value(argument)? {
                 Value::Leaves(leaves) => Value::Leaves(self.argument(declared, leaves)?),
-                Value::Place(place) => Value::Place(self.shared_place(place)?),
+                Value::Pointer(pointee) => Value::Pointer(self.shared_pointee(pointee)?),
             });
         }
         self.settle_all()?;
         let leaves = self.write_out(callee, values)?;
         if let Some(result) = result {
-            self.frame_mut().values.insert(result, Value::Leaves(leaves));
+            self.innermost_mut().values.insert(result, Value::Leaves(leaves));
         }
         Ok(())
     }
@@ -132,26 +132,26 @@ impl<'m> Lower<'m> {
             None => true,
         };
         let structured = exits_at_ends(body, Exit::Return);
-        let mut frame = frame(function, &self.info[callee], arguments);
+        let mut inlined = inlined_function(function, &self.info[callee], arguments);
         if !straight {
-            frame.result = self.result_variables(function)?;
+            inlined.result = self.result_variables(function)?;
         }
         if !structured && loops_return(body) {
             let flag = self.fresh("returned");
             self.emit(Node::let_(flag.clone(), Expr::bool(false)))?;
-            frame.returned = Some(flag);
+            inlined.returned = Some(flag);
         }
-        let result = frame.result.clone();
+        let result = inlined.result.clone();
         let here = self.here;
-        self.frames.push(frame);
+        self.inlined.push(inlined);
         self.scopes.push(if structured { Scope::Call } else { Scope::CallOnce });
         let written = if structured { self.body(body) } else { self.once(|lower| lower.body(body)) };
         self.scopes.pop();
-        let frame = self.frames.pop();
+        let inlined = self.inlined.pop();
         written?;
         self.here = here;
-        Ok(match frame {
-            Some(frame) if straight => frame.returned_leaves,
+        Ok(match inlined {
+            Some(inlined) if straight => inlined.returned_leaves,
             _ => result.into_iter().map(Expr::Var).collect(),
         })
     }
@@ -215,10 +215,10 @@ impl<'m> Lower<'m> {
             Some(value) => self.leaves(value)?,
             None => Vec::new(),
         };
-        let names = self.frame().result.clone();
+        let names = self.innermost().result.clone();
         if names.is_empty() {
             let leaves = self.shared_all(leaves)?;
-            self.frame_mut().returned_leaves = leaves;
+            self.innermost_mut().returned_leaves = leaves;
             return Ok(());
         }
         for (name, leaf) in names.into_iter().zip(leaves) {
@@ -228,12 +228,12 @@ impl<'m> Lower<'m> {
     }
 }
 
-fn frame<'m>(
+fn inlined_function<'m>(
     function: &'m Function,
     info: &'m naga::valid::FunctionInfo,
     arguments: Vec<Value>,
-) -> Frame<'m> {
-    Frame {
+) -> InlinedFunction<'m> {
+    InlinedFunction {
         function,
         info,
         facts: Facts::of(function),
@@ -245,7 +245,7 @@ fn frame<'m>(
         result: Vec::new(),
         returned: None,
         returned_leaves: Vec::new(),
-        start: Code::default(),
+        start: StatementList::default(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Expressions: when they are evaluated, and how each is lowered.
 
-use super::code::size;
 use super::kind::Kind;
-use super::place::{Place, Root, mentions};
+use super::pointee::{Pointee, Root, mentions};
+use super::statement_list::size;
 use super::types::no_value;
 use super::{Lower, Value};
 use crate::fault::{Fault, Result};
@@ -15,7 +15,7 @@ const MAX_SIZE: usize = 24;
 
 impl<'m> Lower<'m> {
     pub(super) fn type_of(&self, handle: Handle<Expression>) -> &TypeInner {
-        self.frame().info[handle].ty.inner_with(&self.module.types)
+        self.innermost().info[handle].ty.inner_with(&self.module.types)
     }
 
     /// Kind of a value's scalars.
@@ -31,17 +31,17 @@ impl<'m> Lower<'m> {
 
     /// Evaluates an expression that an `Emit` statement names.
     pub(super) fn emit_expression(&mut self, handle: Handle<Expression>) -> Result<()> {
-        let frame = self.frame();
-        let uses = frame.info[handle].ref_count;
-        let label = frame.function.named_expressions.get(&handle).cloned();
-        let expression = &frame.function.expressions[handle];
+        let inlined = self.innermost();
+        let uses = inlined.info[handle].ref_count;
+        let label = inlined.function.named_expressions.get(&handle).cloned();
+        let expression = &inlined.function.expressions[handle];
         let is_step = matches!(expression, Expression::Access { .. } | Expression::AccessIndex { .. });
         // A pointer that is used once is resolved at its use; its indices are stable values.
         let is_pointer = is_step && self.type_of(handle).pointer_space().is_some();
         if uses == 0 || (is_pointer && uses == 1 && !self.is_sticky(handle)) {
             return Ok(());
         }
-        self.frame_mut().uses.remove(&handle);
+        self.innermost_mut().uses.remove(&handle);
         let value = match self.compute(handle)? {
             Value::Leaves(leaves) => {
                 let several = uses > 1 || label.is_some();
@@ -64,24 +64,24 @@ impl<'m> Lower<'m> {
                     });
                 }
                 if kept.iter().any(|leaf| !self.is_plain(leaf)) {
-                    self.frame_mut().waiting.push(handle);
+                    self.innermost_mut().waiting.push(handle);
                 }
                 Value::Leaves(kept)
             }
-            Value::Place(place) => Value::Place(self.shared_place(place)?),
+            Value::Pointer(pointee) => Value::Pointer(self.shared_pointee(pointee)?),
         };
-        self.frame_mut().values.insert(handle, value);
+        self.innermost_mut().values.insert(handle, value);
         Ok(())
     }
 
     fn is_sticky(&self, handle: Handle<Expression>) -> bool {
-        self.frame().facts.repeated.contains(&handle)
+        self.innermost().facts.repeated.contains(&handle)
     }
 
     fn still_used(&self, handle: Handle<Expression>) -> bool {
-        let frame = self.frame();
-        let all = frame.info[handle].ref_count;
-        self.is_sticky(handle) || frame.uses.get(&handle).copied().unwrap_or(0) < all
+        let inlined = self.innermost();
+        let all = inlined.info[handle].ref_count;
+        self.is_sticky(handle) || inlined.uses.get(&handle).copied().unwrap_or(0) < all
     }
 
     /// Names the pending values that read `name`, which is about to change.
@@ -101,15 +101,15 @@ impl<'m> Lower<'m> {
 
     fn settle_where(&mut self, must: impl Fn(&Self, &Expr) -> bool) -> Result<()> {
         // Module variables are declared before there is a function.
-        if self.frames.is_empty() {
+        if self.inlined.is_empty() {
             return Ok(());
         }
         let mut still = Vec::new();
-        for handle in std::mem::take(&mut self.frame_mut().waiting) {
+        for handle in std::mem::take(&mut self.innermost_mut().waiting) {
             if !self.still_used(handle) {
                 continue;
             }
-            let Some(Value::Leaves(leaves)) = self.frame().values.get(&handle).cloned() else { continue };
+            let Some(Value::Leaves(leaves)) = self.innermost().values.get(&handle).cloned() else { continue };
             let mut kept = Vec::new();
             for leaf in leaves {
                 kept.push(if must(self, &leaf) { self.name_it("t", leaf)? } else { leaf });
@@ -117,9 +117,9 @@ impl<'m> Lower<'m> {
             if kept.iter().any(|leaf| !self.is_plain(leaf)) {
                 still.push(handle);
             }
-            self.frame_mut().values.insert(handle, Value::Leaves(kept));
+            self.innermost_mut().values.insert(handle, Value::Leaves(kept));
         }
-        self.frame_mut().waiting = still;
+        self.innermost_mut().waiting = still;
         Ok(())
     }
 
@@ -136,8 +136,8 @@ impl<'m> Lower<'m> {
 
     /// Value of an expression; one that was not emitted is evaluated on the spot.
     pub(super) fn value(&mut self, handle: Handle<Expression>) -> Result<Value> {
-        *self.frame_mut().uses.entry(handle).or_insert(0) += 1;
-        match self.frame().values.get(&handle) {
+        *self.innermost_mut().uses.entry(handle).or_insert(0) += 1;
+        match self.innermost().values.get(&handle) {
             Some(value) => Ok(value.clone()),
             None => self.compute(handle),
         }
@@ -147,7 +147,7 @@ impl<'m> Lower<'m> {
     pub(super) fn leaves(&mut self, handle: Handle<Expression>) -> Result<Vec<Expr>> {
         match self.value(handle)? {
             Value::Leaves(leaves) => Ok(leaves),
-            Value::Place(_) => Err(Fault::unsupported("a pointer used as a value")),
+            Value::Pointer(_) => Err(Fault::unsupported("a pointer used as a value")),
         }
     }
 
@@ -162,15 +162,15 @@ impl<'m> Lower<'m> {
         self.leaves(handle)?.into_iter().next().ok_or_else(|| Fault::unsupported("an empty value"))
     }
 
-    pub(super) fn place(&mut self, handle: Handle<Expression>) -> Result<Place> {
+    pub(super) fn pointee(&mut self, handle: Handle<Expression>) -> Result<Pointee> {
         match self.value(handle)? {
-            Value::Place(place) => Ok(place),
+            Value::Pointer(pointee) => Ok(pointee),
             Value::Leaves(_) => Err(Fault::unsupported("a value used as a pointer")),
         }
     }
 
     fn compute(&mut self, handle: Handle<Expression>) -> Result<Value> {
-        let function = self.frame().function;
+        let function = self.innermost().function;
         let leaves = match function.expressions[handle] {
             Expression::Literal(literal) => vec![self.literal(literal)?],
             Expression::Constant(constant) => self.constant(self.module.constants[constant].init)?,
@@ -190,20 +190,22 @@ impl<'m> Lower<'m> {
                 let leaves = self.shared_leaves(vector)?;
                 pattern[..size as usize].iter().map(|&component| leaves[component as usize].clone()).collect()
             }
-            Expression::FunctionArgument(index) => return Ok(self.frame().arguments[index as usize].clone()),
+            Expression::FunctionArgument(index) => {
+                return Ok(self.innermost().arguments[index as usize].clone());
+            }
             Expression::GlobalVariable(global) => {
                 let inner = self.types.inner(self.module.global_variables[global].ty).clone();
-                return Ok(Value::Place(Place::new(self.global(global)?, inner)));
+                return Ok(Value::Pointer(Pointee::new(self.global(global)?, inner)));
             }
             Expression::LocalVariable(local) => {
                 let inner = self.types.inner(function.local_variables[local].ty).clone();
-                return Ok(Value::Place(Place::new(self.local(local)?, inner)));
+                return Ok(Value::Pointer(Pointee::new(self.local(local)?, inner)));
             }
             Expression::AccessIndex { base, index } => return self.access_index(base, index),
             Expression::Access { base, index } => return self.access(base, index),
             Expression::Load { pointer } => {
-                let place = self.place(pointer)?;
-                self.load(&place)?
+                let pointee = self.pointee(pointer)?;
+                self.load(&pointee)?
             }
             Expression::Unary { op, expr } => self.unary(op, expr)?,
             Expression::Binary { op, left, right } => self.binary(op, left, right)?,
@@ -211,8 +213,8 @@ impl<'m> Lower<'m> {
             Expression::Relational { fun, argument } => self.relational(fun, argument)?,
             Expression::As { expr, kind, convert } => self.convert(expr, kind, convert)?,
             Expression::ArrayLength(array) => {
-                let place = self.place(array)?;
-                vec![self.array_length(&place)?]
+                let pointee = self.pointee(array)?;
+                vec![self.array_length(&pointee)?]
             }
             Expression::Math { fun, arg, arg1, arg2, arg3 } => {
                 self.math(handle, fun, [Some(arg), arg1, arg2, arg3])?
@@ -241,7 +243,7 @@ impl<'m> Lower<'m> {
 
     fn access_index(&mut self, base: Handle<Expression>, index: u32) -> Result<Value> {
         match self.value(base)? {
-            Value::Place(place) => self.component(place, index).map(Value::Place),
+            Value::Pointer(pointee) => self.component(pointee, index).map(Value::Pointer),
             Value::Leaves(leaves) => {
                 let inner = self.type_of(base).clone();
                 let before: u32 = match inner {
@@ -265,15 +267,15 @@ impl<'m> Lower<'m> {
             (index, Kind::U32) => index,
             (index, _) => index.cast(Kind::U32.value()),
         };
-        if let Expression::Constant(constant) = self.frame().function.expressions[base]
+        if let Expression::Constant(constant) = self.innermost().function.expressions[base]
             && self.types.count(self.type_of(base))? > 16
         {
-            let place = self.table(constant)?;
-            let place = self.element(place, index)?;
-            return self.load(&place).map(Value::Leaves);
+            let pointee = self.table(constant)?;
+            let pointee = self.element(pointee, index)?;
+            return self.load(&pointee).map(Value::Leaves);
         }
         match self.value(base)? {
-            Value::Place(place) => self.element(place, index).map(Value::Place),
+            Value::Pointer(pointee) => self.element(pointee, index).map(Value::Pointer),
             Value::Leaves(leaves) => {
                 let inner = self.type_of(base).clone();
                 self.component_of_value(leaves, &inner, index)
@@ -282,11 +284,11 @@ impl<'m> Lower<'m> {
     }
 
     /// A large constant that is indexed, as an array that every invocation fills first.
-    fn table(&mut self, constant: Handle<naga::Constant>) -> Result<Place> {
+    fn table(&mut self, constant: Handle<naga::Constant>) -> Result<Pointee> {
         let declared = &self.module.constants[constant];
         let inner = self.types.inner(declared.ty).clone();
         if let Some(root) = self.tables.get(&constant) {
-            return Ok(Place::new(root.clone(), inner));
+            return Ok(Pointee::new(root.clone(), inner));
         }
         let values = self.constant(declared.init)?;
         let label = declared.name.clone().unwrap_or_else(|| "table".into());
@@ -302,7 +304,7 @@ impl<'m> Lower<'m> {
             self.constant.extend(names.iter().flatten().cloned());
         }
         self.tables.insert(constant, root.clone());
-        Ok(Place::new(root, inner))
+        Ok(Pointee::new(root, inner))
     }
 
     pub(super) fn literal(&self, literal: Literal) -> Result<Expr> {

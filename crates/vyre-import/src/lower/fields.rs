@@ -17,8 +17,8 @@ pub(super) fn field(function: Math, operands: &Operands) -> Option<Vec<Expr>> {
         Math::CountTrailingZeros => count(Op::Ctz),
         Math::ReverseBits => operands.each(1, |args| args[0].clone().reverse_bits()),
         Math::FirstTrailingBit => operands.each(1, |args| {
-            let place = Kind::U32.convert(args[0].clone().ctz(), kind);
-            Expr::select(args[0].clone().equals(kind.zero()), all_ones(kind), place)
+            let pointee = Kind::U32.convert(args[0].clone().ctz(), kind);
+            Expr::select(args[0].clone().equals(kind.zero()), all_ones(kind), pointee)
         }),
         Math::FirstLeadingBit => operands.each(1, |args| first_leading_bit(kind, &args[0])),
         Math::ExtractBits => {
@@ -65,8 +65,8 @@ fn first_leading_bit(kind: Kind, value: &Expr) -> Expr {
     let top = kind.width() * 8 - 1;
     let magnitude =
         if kind.is_signed() { value.clone() ^ (value.clone() >> Expr::u32(top)) } else { value.clone() };
-    let place = Expr::u32(top) - magnitude.clone().clz();
-    Expr::select(magnitude.equals(kind.zero()), all_ones(kind), Kind::U32.convert(place, kind))
+    let pointee = Expr::u32(top) - magnitude.clone().clz();
+    Expr::select(magnitude.equals(kind.zero()), all_ones(kind), Kind::U32.convert(pointee, kind))
 }
 
 fn byte(word: &Expr, part: u32) -> Expr {

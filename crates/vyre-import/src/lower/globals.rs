@@ -2,9 +2,9 @@
 
 use super::Lower;
 use super::kind::Kind;
-use super::place::{Buffer, Root};
+use super::pointee::{Buffer, Root};
 use super::types::no_value;
-use crate::fault::{Fault, Result, place as place_of};
+use crate::fault::{Fault, Result, span_of};
 use crate::imported::Binding;
 use naga::valid::GlobalUse;
 use naga::{AddressSpace, Expression, GlobalVariable, Handle, TypeInner};
@@ -204,7 +204,7 @@ impl<'m> Lower<'m> {
     /// Position of the entry point in the shader.
     pub(super) fn span_of_entry(&self) -> Span {
         let function = &self.module.entry_points[self.entry].function;
-        let first = function.body.span_iter().next().and_then(|(_, span)| place_of(*span));
+        let first = function.body.span_iter().next().and_then(|(_, span)| span_of(*span));
         first.unwrap_or_default()
     }
 }

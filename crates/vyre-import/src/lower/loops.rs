@@ -2,7 +2,7 @@
 
 use super::analysis::{arguments, ends, local_root, operands};
 use super::kind::Kind;
-use super::place::Root;
+use super::pointee::Root;
 use super::statement::{Item, items, negated};
 use super::{Lower, RoundEnd, Scope};
 use crate::fault::{Fault, Result};
@@ -104,14 +104,14 @@ impl<'m> Lower<'m> {
         self.settle_for_loop()?;
         // If a loop is written out again, values from the previous copy do not apply.
         for handle in emitted(&tested.head) {
-            self.frame_mut().values.remove(&handle);
+            self.innermost_mut().values.remove(&handle);
         }
         let bounds = self.bounds(&counted, from)?;
-        let function = self.frame().function;
+        let function = self.innermost().function;
         let label = function.local_variables[counted.local].name.clone().unwrap_or_else(|| "k".into());
         let counter = self.fresh(&label);
         let root = Root::Counter(Expr::Var(counter.clone()));
-        let variable = self.frame_mut().locals.insert(counted.local, root);
+        let variable = self.innermost_mut().locals.insert(counted.local, root);
         self.scopes.push(Scope::Loop { end: RoundEnd { continuing: None, break_if: None } });
         let body = self.nested(|lower| {
             lower.list(&tested.head)?;
@@ -120,8 +120,8 @@ impl<'m> Lower<'m> {
         });
         self.scopes.pop();
         match variable {
-            Some(variable) => self.frame_mut().locals.insert(counted.local, variable),
-            None => self.frame_mut().locals.remove(&counted.local),
+            Some(variable) => self.innermost_mut().locals.insert(counted.local, variable),
+            None => self.innermost_mut().locals.remove(&counted.local),
         };
         self.code.count(&counter, bounds, body?, at);
         Ok(())
@@ -129,11 +129,11 @@ impl<'m> Lower<'m> {
 
     /// Value of the variable before the loop; if it was just stored, that store is removed.
     fn first_value(&mut self, counted: &Counted) -> Result<Expr> {
-        let frame = self.frame();
-        let stores = frame.facts.stores.get(&counted.local).copied();
+        let inlined = self.innermost();
+        let stores = inlined.facts.stores.get(&counted.local).copied();
         // Only the step stores it, so it starts as declared.
         if stores == Some(1) && !self.is_in_loop() {
-            return match frame.function.local_variables[counted.local].init {
+            return match inlined.function.local_variables[counted.local].init {
                 Some(init) => self.leaf(init),
                 None => Ok(counted.kind.zero()),
             };
@@ -167,7 +167,7 @@ impl<'m> Lower<'m> {
 
     /// Whether the last statement stores the variable.
     fn was_just_stored(&self, local: Handle<LocalVariable>) -> bool {
-        let Some(Root::Variables(names)) = self.frame().locals.get(&local) else { return false };
+        let Some(Root::Variables(names)) = self.innermost().locals.get(&local) else { return false };
         match self.code.nodes.last() {
             Some(Node::Let { name, .. } | Node::Assign { name, .. }) => names.contains(name),
             _ => false,
@@ -200,7 +200,7 @@ impl<'m> Lower<'m> {
         body: &'m Block,
         continuing: &'m Block,
     ) -> Option<Counted> {
-        let function = self.frame().function;
+        let function = self.innermost().function;
         let (compare, left, right) = self.comparison(tested)?;
         let (compare, local, bound) = match (loaded_local(function, left), loaded_local(function, right)) {
             (Some(local), _) if self.is_step(continuing, local).is_some() => (compare, local, right),
@@ -225,7 +225,7 @@ impl<'m> Lower<'m> {
             let mut all =
                 Changes { function, locals: HashSet::new(), emitted: HashSet::new(), loads: 0, local };
             all.statement(statement);
-            Some(&all.loads) == self.frame().facts.loads.get(&local)
+            Some(&all.loads) == self.innermost().facts.loads.get(&local)
         };
         let constant = |handle| self.is_constant(handle, &changes, 0);
         let step_fits = match step {
@@ -233,7 +233,7 @@ impl<'m> Lower<'m> {
             Step::Value(step) => constant(step),
         };
         let inclusive = matches!(compare, BinaryOperator::LessEqual | BinaryOperator::GreaterEqual);
-        let plain_root = !matches!(self.frame().locals.get(&local), Some(Root::Counter(_)));
+        let plain_root = !matches!(self.innermost().locals.get(&local), Some(Root::Counter(_)));
         // Inside an enclosing loop the variable would keep its value from the previous run.
         let starts_anew = !self.is_in_loop() || self.was_just_stored(local);
         let is_counted = fits
@@ -251,7 +251,7 @@ impl<'m> Lower<'m> {
         &self,
         tested: &Tested<'m>,
     ) -> Option<(BinaryOperator, Handle<Expression>, Handle<Expression>)> {
-        let function = self.frame().function;
+        let function = self.innermost().function;
         let (mut condition, mut inverted) = (tested.condition, tested.inverted);
         while let Expression::Unary { op: UnaryOperator::LogicalNot, expr } = function.expressions[condition]
         {
@@ -271,7 +271,7 @@ impl<'m> Lower<'m> {
 
     /// What the end of an iteration adds to the variable, if it does nothing else.
     fn is_step(&self, continuing: &Block, local: Handle<LocalVariable>) -> Option<Step> {
-        let function = self.frame().function;
+        let function = self.innermost().function;
         let mut stores = continuing.iter().filter(|statement| !matches!(statement, Statement::Emit(_)));
         let (Some(Statement::Store { pointer, value }), None) = (stores.next(), stores.next()) else {
             return None;
@@ -295,7 +295,7 @@ impl<'m> Lower<'m> {
     }
 
     fn whole_number(&self, handle: Handle<Expression>) -> Option<i64> {
-        let literal = match self.frame().function.expressions[handle] {
+        let literal = match self.innermost().function.expressions[handle] {
             Expression::Literal(literal) => self.literal(literal).ok()?,
             Expression::Constant(constant) => {
                 self.constant(self.module.constants[constant].init).ok()?.into_iter().next()?
@@ -311,20 +311,20 @@ impl<'m> Lower<'m> {
 
     /// Whether a value is the same in every iteration and can be evaluated before the first.
     fn is_constant(&self, handle: Handle<Expression>, changes: &Changes<'_>, depth: usize) -> bool {
-        let frame = self.frame();
+        let inlined = self.innermost();
         if depth > 16 {
             return false;
         }
-        if frame.values.contains_key(&handle) && !changes.emitted.contains(&handle) {
+        if inlined.values.contains_key(&handle) && !changes.emitted.contains(&handle) {
             return true;
         }
-        match frame.function.expressions[handle] {
+        match inlined.function.expressions[handle] {
             Expression::Literal(_) | Expression::Constant(_) | Expression::ZeroValue(_) => true,
             Expression::FunctionArgument(_)
             | Expression::LocalVariable(_)
             | Expression::GlobalVariable(_) => true,
             Expression::Load { pointer } => {
-                let unchanged = match local_root(frame.function, pointer) {
+                let unchanged = match local_root(inlined.function, pointer) {
                     Some(local) => !changes.locals.contains(&local),
                     None => self.is_unwritten(pointer),
                 };
@@ -338,7 +338,7 @@ impl<'m> Lower<'m> {
     }
 
     fn is_unwritten(&self, pointer: Handle<Expression>) -> bool {
-        let global = super::globals::global_root(self.frame().function, pointer);
+        let global = super::globals::global_root(self.innermost().function, pointer);
         match global.and_then(|global| self.globals.get(&global)) {
             Some(Root::Buffer(buffer)) => !buffer.written,
             _ => false,

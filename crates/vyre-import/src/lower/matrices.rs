@@ -7,29 +7,29 @@ use vyre_foundation::ir::Expr;
 /// Shape of a matrix product: rows of the left operand, the shared dimension, and columns of the
 /// right operand.
 #[derive(Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct ProductShape {
     rows: usize,
     inner: usize,
     columns: usize,
 }
 
 /// Shape of a product with a matrix; a vector is a column on the right and a row on the left.
-pub(super) fn product_shape(left: &TypeInner, right: &TypeInner) -> Option<Shape> {
+pub(super) fn product_shape(left: &TypeInner, right: &TypeInner) -> Option<ProductShape> {
     let (rows, inner, columns) = match (left, right) {
         (TypeInner::Matrix { columns, rows, .. }, TypeInner::Vector { .. }) => (*rows, *columns as usize, 1),
         (TypeInner::Vector { .. }, TypeInner::Matrix { columns, rows, .. }) => {
-            return Some(Shape { rows: 1, inner: *rows as usize, columns: *columns as usize });
+            return Some(ProductShape { rows: 1, inner: *rows as usize, columns: *columns as usize });
         }
         (TypeInner::Matrix { columns, rows, .. }, TypeInner::Matrix { columns: others, .. }) => {
             (*rows, *columns as usize, *others as usize)
         }
         _ => return None,
     };
-    Some(Shape { rows: rows as usize, inner, columns })
+    Some(ProductShape { rows: rows as usize, inner, columns })
 }
 
 /// The product, column by column.
-pub(super) fn product(kind: Kind, shape: Shape, a: &[Expr], b: &[Expr]) -> Vec<Expr> {
+pub(super) fn product(kind: Kind, shape: ProductShape, a: &[Expr], b: &[Expr]) -> Vec<Expr> {
     let mut leaves = Vec::new();
     for column in 0..shape.columns {
         for row in 0..shape.rows {

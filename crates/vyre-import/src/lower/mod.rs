@@ -2,8 +2,8 @@
 //!
 //! Programs have only scalars, and functions without access to memory. Vectors, matrices and
 //! structs therefore become one variable per scalar (a *leaf*), arrays become private arrays of
-//! scalars, functions are inlined at each call, and pointers are *places*: a root and the indices
-//! applied to it, resolved at each load or store (`place.rs`).
+//! scalars, functions are inlined at each call, and a pointer is its *pointee*: a root and the
+//! indices applied to it, resolved at each load or store (`pointee.rs`).
 //!
 //! naga evaluates an expression where an `Emit` statement names it. A value that is used once is
 //! substituted into the expression that uses it; all others become `let`s. A value that reads a
@@ -14,7 +14,6 @@ mod analysis;
 mod arithmetic;
 mod atomics;
 mod calls;
-mod code;
 mod expression;
 mod fields;
 mod globals;
@@ -22,20 +21,21 @@ mod kind;
 mod loops;
 mod math;
 mod matrices;
-mod place;
+mod pointee;
 mod short_circuit;
 mod statement;
+mod statement_list;
 mod subgroup;
 mod switch;
 mod types;
 
-use crate::fault::{Fault, Result, place as place_of};
+use crate::fault::{Fault, Result, span_of};
 use crate::imported::{Binding, Imported};
 use analysis::Facts;
-use code::Code;
 use naga::valid::{FunctionInfo, ModuleInfo};
 use naga::{Expression, GlobalVariable, Handle, LocalVariable, Module};
-use place::{Place, Root};
+use pointee::{Pointee, Root};
+use statement_list::StatementList;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use types::Types;
@@ -44,15 +44,15 @@ use vyre_foundation::ir::{BufferDecl, Expr, Name, Node, Program, SourceMap, Span
 /// Maximum number of statements and expressions that a shader can become, with functions inlined.
 pub(crate) const MAX_PARTS: usize = 400_000;
 
-/// Value of an expression: its scalars in order, or the place that a pointer refers to.
+/// Value of an expression: its scalars in order, or what a pointer refers to.
 #[derive(Clone, Debug)]
 enum Value {
     Leaves(Vec<Expr>),
-    Place(Place),
+    Pointer(Pointee),
 }
 
 /// A function being inlined.
-struct Frame<'m> {
+struct InlinedFunction<'m> {
     function: &'m naga::Function,
     info: &'m FunctionInfo,
     facts: Facts,
@@ -67,7 +67,7 @@ struct Frame<'m> {
     /// Variables that hold the result.
     result: Vec<Name>,
     /// Declarations before the body.
-    start: Code,
+    start: StatementList,
     /// Result of a function without result variables.
     returned_leaves: Vec<Expr>,
     /// Flag that is set when the function returned from inside a loop; `None` if no loop needs it.
@@ -102,9 +102,9 @@ pub(crate) struct Lower<'m> {
     info: &'m ModuleInfo,
     types: Types<'m>,
     entry: usize,
-    code: Code,
+    code: StatementList,
     /// Statements before the body: private globals and tables.
-    prologue: Code,
+    prologue: StatementList,
     here: Span,
     parts: usize,
     taken: HashMap<String, u32>,
@@ -117,7 +117,7 @@ pub(crate) struct Lower<'m> {
     bindings: Vec<Binding>,
     globals: HashMap<Handle<GlobalVariable>, Root>,
     tables: HashMap<Handle<naga::Constant>, Root>,
-    frames: Vec<Frame<'m>>,
+    inlined: Vec<InlinedFunction<'m>>,
     /// Whether the current statement is the last of the entry point.
     is_tail: bool,
     scopes: Vec<Scope<'m>>,
@@ -162,8 +162,8 @@ impl<'m> Lower<'m> {
             info,
             types: Types(module),
             entry,
-            code: Code::default(),
-            prologue: Code::default(),
+            code: StatementList::default(),
+            prologue: StatementList::default(),
             here: Span::default(),
             parts: 0,
             taken: HashMap::new(),
@@ -174,19 +174,19 @@ impl<'m> Lower<'m> {
             bindings: Vec::new(),
             globals: HashMap::new(),
             tables: HashMap::new(),
-            frames: Vec::new(),
+            inlined: Vec::new(),
             is_tail: true,
             scopes: Vec::new(),
             again: Vec::new(),
         }
     }
 
-    fn frame(&self) -> &Frame<'m> {
-        self.frames.last().unwrap_or_else(|| unreachable!("a function is being written out"))
+    fn innermost(&self) -> &InlinedFunction<'m> {
+        self.inlined.last().unwrap_or_else(|| unreachable!("a function is being written out"))
     }
 
-    fn frame_mut(&mut self) -> &mut Frame<'m> {
-        self.frames.last_mut().unwrap_or_else(|| unreachable!("a function is being written out"))
+    fn innermost_mut(&mut self) -> &mut InlinedFunction<'m> {
+        self.inlined.last_mut().unwrap_or_else(|| unreachable!("a function is being written out"))
     }
 
     /// A name that is unique in the program.
@@ -226,17 +226,17 @@ impl<'m> Lower<'m> {
 
     /// Collects what `make` adds in a separate list. Values that were pending stay pending
     /// afterwards: a name that one got in the list is not visible outside.
-    fn nested(&mut self, make: impl FnOnce(&mut Self) -> Result<()>) -> Result<Code> {
-        let waiting = self.frames.last().map(|frame| frame.waiting.clone()).unwrap_or_default();
-        let value = |lower: &Self, handle| lower.frame().values.get(handle).cloned();
+    fn nested(&mut self, make: impl FnOnce(&mut Self) -> Result<()>) -> Result<StatementList> {
+        let waiting = self.inlined.last().map(|inlined| inlined.waiting.clone()).unwrap_or_default();
+        let value = |lower: &Self, handle| lower.innermost().values.get(handle).cloned();
         let values: Vec<_> =
             waiting.iter().filter_map(|handle| Some((*handle, value(self, handle)?))).collect();
         let outer = std::mem::take(&mut self.code);
         let made = make(self);
         let inner = std::mem::replace(&mut self.code, outer);
-        if let Some(frame) = self.frames.last_mut() {
-            frame.waiting = waiting;
-            frame.values.extend(values);
+        if let Some(inlined) = self.inlined.last_mut() {
+            inlined.waiting = waiting;
+            inlined.values.extend(values);
         }
         made.map(|()| inner)
     }
@@ -273,7 +273,7 @@ impl<'m> Lower<'m> {
 
     /// Sets the position for statements and faults.
     fn at(&mut self, span: naga::Span) {
-        if let Some(span) = place_of(span) {
+        if let Some(span) = span_of(span) {
             self.here = span;
         }
     }

@@ -5,7 +5,7 @@
 //! might guard.
 
 use super::Lower;
-use super::place::Root;
+use super::pointee::Root;
 use super::statement::{Item, items, negated};
 use crate::fault::Result;
 use naga::{Block, Expression, Handle, Literal, LocalVariable, Statement};
@@ -47,12 +47,12 @@ impl<'m> Lower<'m> {
         let first = self.leaf(condition)?;
         let first = if operand.operator.inverted { negated(first) } else { first };
         let both = if operand.operator.is_and { first & second } else { first | second };
-        self.frame_mut().locals.insert(operand.local, Root::Counter(both));
+        self.innermost_mut().locals.insert(operand.local, Root::Counter(both));
         Ok(true)
     }
 
     fn second_operand(&self, [accept, reject]: [&'m Block; 2], rest: &[Item<'m>]) -> Option<Operand<'m>> {
-        let function = self.frame().function;
+        let function = self.innermost().function;
         let stored = |block: &Block| match block.last() {
             Some(Statement::Store { pointer, value }) => match function.expressions[*pointer] {
                 Expression::LocalVariable(local) => Some((local, *value)),
@@ -77,7 +77,7 @@ impl<'m> Lower<'m> {
             }),
             _ => false,
         };
-        let facts = &self.frame().facts;
+        let facts = &self.innermost().facts;
         let is_passing = facts.stores.get(&local) == Some(&2) && facts.loads.get(&local) == Some(&1);
         let mut before = items(block);
         before.pop();

@@ -108,7 +108,7 @@ impl<'m> Lower<'m> {
         match statement {
             Statement::Emit(range) => {
                 for handle in range.clone() {
-                    let function = self.frame().function;
+                    let function = self.innermost().function;
                     self.at(function.expressions.get_span(handle));
                     let here = self.here;
                     self.emit_expression(handle).map_err(|fault| fault.or_at(Some(here)))?;
@@ -157,36 +157,36 @@ impl<'m> Lower<'m> {
         pointer: Handle<Expression>,
         value: Handle<Expression>,
     ) -> Result<()> {
-        let function = self.frame().function;
+        let function = self.innermost().function;
         let is_zero = matches!(function.expressions[value], Expression::ZeroValue(_));
-        if let Some(&local) = self.frame().facts.declarations.get(&std::ptr::from_ref(statement)) {
+        if let Some(&local) = self.innermost().facts.declarations.get(&std::ptr::from_ref(statement)) {
             let declared = &function.local_variables[local];
             let inner = self.types.inner(declared.ty);
             let values = if is_zero { None } else { Some(self.leaves(value)?) };
             let label = declared.name.clone().unwrap_or_else(|| "v".into());
             let root = self.declare(&label, inner, values)?;
-            self.frame_mut().locals.insert(local, root);
+            self.innermost_mut().locals.insert(local, root);
             return Ok(());
         }
         if is_zero {
-            let place = self.place(pointer)?;
-            return self.clear(&place);
+            let pointee = self.pointee(pointer)?;
+            return self.clear(&pointee);
         }
         let values = self.leaves(value)?;
-        let place = self.place(pointer)?;
-        self.store(&place, values)
+        let pointee = self.pointee(pointer)?;
+        self.store(&pointee, values)
     }
 
     /// `workgroupUniformLoad`: all invocations wait, one loads, all get its value.
     fn uniform_load(&mut self, pointer: Handle<Expression>, result: Handle<Expression>) -> Result<()> {
         self.settle_all()?;
         self.emit(Node::Barrier)?;
-        let place = self.place(pointer)?;
+        let pointee = self.pointee(pointer)?;
         let mut leaves = Vec::new();
-        for leaf in self.load(&place)? {
+        for leaf in self.load(&pointee)? {
             leaves.push(self.name_it("t", Expr::workgroup_broadcast(leaf))?);
         }
-        self.frame_mut().values.insert(result, Value::Leaves(leaves));
+        self.innermost_mut().values.insert(result, Value::Leaves(leaves));
         Ok(())
     }
 
@@ -231,13 +231,13 @@ impl<'m> Lower<'m> {
         if let Some(condition) = end.break_if {
             let condition = self.leaf(condition)?;
             let leave = self.nested(|lower| lower.emit(Node::Break))?;
-            self.code.choose(condition, leave, super::code::Code::default(), self.here);
+            self.code.choose(condition, leave, super::statement_list::StatementList::default(), self.here);
         }
         Ok(())
     }
 
     fn return_(&mut self, value: Option<Handle<Expression>>) -> Result<()> {
-        if self.frames.len() == 1 {
+        if self.inlined.len() == 1 {
             // The end of the body ends the invocation.
             return if self.is_tail { Ok(()) } else { self.emit(Node::Return) };
         }
@@ -246,7 +246,7 @@ impl<'m> Lower<'m> {
         if matches!(call, Some(Scope::Call)) {
             return Ok(());
         }
-        if let Some(flag) = self.frame().returned.clone() {
+        if let Some(flag) = self.innermost().returned.clone() {
             self.emit(Node::assign(flag, Expr::bool(true)))?;
         }
         self.emit(Node::Break)
@@ -254,10 +254,15 @@ impl<'m> Lower<'m> {
 
     /// After a loop that a return left, leaves the enclosing scope too.
     pub(super) fn after_loop(&mut self, statements: &[&'m Block]) -> Result<()> {
-        let Some(flag) = self.frame().returned.clone() else { return Ok(()) };
+        let Some(flag) = self.innermost().returned.clone() else { return Ok(()) };
         if statements.iter().any(|block| has_exit(block, Exit::Return)) {
             let leave = self.nested(|lower| lower.emit(Node::Break))?;
-            self.code.choose(Expr::Var(flag), leave, super::code::Code::default(), self.here);
+            self.code.choose(
+                Expr::Var(flag),
+                leave,
+                super::statement_list::StatementList::default(),
+                self.here,
+            );
         }
         Ok(())
     }

@@ -108,7 +108,7 @@ impl<'m> Lower<'m> {
     /// Sets the scalars of a statement's result.
     pub(super) fn give(&mut self, result: Handle<Expression>, leaves: Vec<Expr>) -> Result<()> {
         let leaves = self.shared_all(leaves)?;
-        self.frame_mut().values.insert(result, Value::Leaves(leaves));
+        self.innermost_mut().values.insert(result, Value::Leaves(leaves));
         Ok(())
     }
 }

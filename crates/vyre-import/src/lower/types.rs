@@ -67,11 +67,11 @@ impl<'m> Types<'m> {
         };
         for index in 0..count {
             let component = self.component(inner, index)?;
-            let place = match inner {
+            let pointee = match inner {
                 TypeInner::Struct { .. } => at.wrapping_add(component.stride),
                 _ => at.wrapping_add(index.wrapping_mul(component.stride)),
             };
-            self.collect(&component.inner, place, leaves)?;
+            self.collect(&component.inner, pointee, leaves)?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::sizes::spelling;
 use super::{Read, Reader, fault, plain, span_of};
 use crate::extent::Extent;
-use crate::table::{self, Class, Given};
+use crate::table::{self, Class, RelativeType};
 use crate::tree::{Function, FunctionId, Value, ValueKind};
 use crate::types::{Kind, Scalar, Type};
 use syn::{Expr, ExprCall, ExprMethodCall, Path};
@@ -44,12 +44,18 @@ impl Reader {
             );
         }
         let ty = self.operands(method.receiver, method.operands, &operands, &name)?;
-        let ty = self.given(method.result, Some(ty), call.method.span())?;
+        let ty = self.relative_type(method.result, Some(ty), call.method.span())?;
         Ok(Value { kind: ValueKind::Method(method, call.method.clone(), operands), ty, span })
     }
 
     /// Checks operands against a row of the table and returns the type of the first.
-    fn operands(&mut self, class: Class, further: &[Given], operands: &[Value], name: &str) -> Read<Type> {
+    fn operands(
+        &mut self,
+        class: Class,
+        further: &[RelativeType],
+        operands: &[Value],
+        name: &str,
+    ) -> Read<Type> {
         let Some((first, others)) = operands.split_first() else {
             return fault(proc_macro2::Span::call_site(), format!("`{name}` has no operand"));
         };
@@ -73,25 +79,30 @@ impl Reader {
             };
             return fault(first.span, message);
         }
-        for (given, operand) in further.iter().zip(others) {
-            let wanted = self.given(*given, Some(first.ty), operand.span)?;
+        for (relative, operand) in further.iter().zip(others) {
+            let wanted = self.relative_type(*relative, Some(first.ty), operand.span)?;
             self.same(wanted, operand.ty, operand.span)?;
         }
         Ok(first.ty)
     }
 
     /// Type that a row of the table specifies for a result or operand.
-    fn given(&mut self, given: Given, first: Option<Type>, span: impl Into<Extent>) -> Read<Type> {
-        let scalar = match (given, first) {
-            (Given::Same, Some(first)) => return Ok(first),
-            (Given::Same | Given::Unsigned, None) => Scalar::U32,
-            (Given::Bool, _) => Scalar::Bool,
-            (Given::U32, _) => Scalar::U32,
-            (Given::I32, _) => Scalar::I32,
-            (Given::U64, _) => Scalar::U64,
-            (Given::F32, _) => Scalar::F32,
-            (Given::Usize, _) => Scalar::Usize,
-            (Given::Unsigned, Some(first)) => match self.types.known(first) {
+    fn relative_type(
+        &mut self,
+        relative: RelativeType,
+        first: Option<Type>,
+        span: impl Into<Extent>,
+    ) -> Read<Type> {
+        let scalar = match (relative, first) {
+            (RelativeType::Same, Some(first)) => return Ok(first),
+            (RelativeType::Same | RelativeType::Unsigned, None) => Scalar::U32,
+            (RelativeType::Bool, _) => Scalar::Bool,
+            (RelativeType::U32, _) => Scalar::U32,
+            (RelativeType::I32, _) => Scalar::I32,
+            (RelativeType::U64, _) => Scalar::U64,
+            (RelativeType::F32, _) => Scalar::F32,
+            (RelativeType::Usize, _) => Scalar::Usize,
+            (RelativeType::Unsigned, Some(first)) => match self.types.known(first) {
                 Some(Scalar::Usize) => Scalar::Usize,
                 Some(Scalar::I64 | Scalar::U64 | Scalar::F64) => Scalar::U64,
                 Some(_) => Scalar::U32,
@@ -143,8 +154,8 @@ impl Reader {
             return fault(span_of(path), format!("there is no function `vyre::{name}` for kernels"));
         };
         if call.args.len() != intrinsic.arity() {
-            let (wanted, given) = (intrinsic.arity(), call.args.len());
-            return fault(span, format!("`vyre::{name}` takes {wanted} operands, not {given}"));
+            let (wanted, relative) = (intrinsic.arity(), call.args.len());
+            return fault(span, format!("`vyre::{name}` takes {wanted} operands, not {relative}"));
         }
         let operands = call.args.iter().map(|argument| self.value(argument)).collect::<Read<Vec<_>>>()?;
         let first = match intrinsic.first {
@@ -159,7 +170,7 @@ impl Reader {
         }
         self.exchanges |= intrinsic.exchanges;
         self.shaped |= intrinsic.is_shaped();
-        let ty = self.given(intrinsic.result, first, span)?;
+        let ty = self.relative_type(intrinsic.result, first, span)?;
         Ok(Value { kind: ValueKind::Intrinsic(intrinsic, path.clone(), operands), ty, span })
     }
 
@@ -176,10 +187,10 @@ impl Reader {
             return fault(span, format!("`vyre::{name}` takes an element first: `&mut x[i]`"));
         };
         if call.args.len() != 1 + values {
-            let given = call.args.len() - 1;
+            let relative = call.args.len() - 1;
             return fault(
                 span,
-                format!("`vyre::{name}` takes {values} values behind the element, not {given}"),
+                format!("`vyre::{name}` takes {values} values behind the element, not {relative}"),
             );
         }
         let place = self.place(element)?;
@@ -215,8 +226,9 @@ impl Reader {
         let id = self.function(path, arguments.len());
         let count = self.functions[id.0].parameters.len();
         if count != arguments.len() {
-            let given = arguments.len();
-            let message = format!("`{}` was given {count} numbers before, and {given} here", spelling(path));
+            let relative = arguments.len();
+            let message =
+                format!("`{}` was relative {count} numbers before, and {relative} here", spelling(path));
             return fault(span, message);
         }
         for (at, argument) in arguments.iter().enumerate() {

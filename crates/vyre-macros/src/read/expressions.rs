@@ -3,7 +3,7 @@
 use super::sizes::spelling;
 use super::{Meaning, Read, Reader, fault, plain, span_of};
 use crate::extent::Extent;
-use crate::tree::{Binary, If, Place, Slice, SliceOf, Value, ValueKind};
+use crate::tree::{Binary, Element, If, Slice, SliceOf, Value, ValueKind};
 use crate::types::{Kind, Scalar, Type};
 use syn::{BinOp, Expr, ExprIndex, ExprLit, ExprPath, Lit, UnOp};
 
@@ -234,7 +234,7 @@ impl Reader {
     }
 
     /// `x[i]`.
-    pub(super) fn place(&mut self, index: &ExprIndex) -> Read<Place> {
+    pub(super) fn place(&mut self, index: &ExprIndex) -> Read<Element> {
         let slice = self.slice(&index.expr)?;
         let index = self.value(&index.index)?;
         if self.types.same(Type::Known(Scalar::Usize), index.ty).is_err() {
@@ -242,7 +242,7 @@ impl Reader {
             let help = if is_integer { ": `x[i as usize]`" } else { "" };
             return fault(index.span, format!("slices and arrays are indexed by `usize`{help}"));
         }
-        Ok(Place { slice, index })
+        Ok(Element { slice, index })
     }
 
     /// A slice or array, by name.

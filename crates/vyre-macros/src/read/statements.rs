@@ -267,7 +267,7 @@ impl Reader {
             Expr::Index(index) => {
                 let place = self.place(index)?;
                 self.check_writable(&place.slice)?;
-                Ok(Target::Place(place))
+                Ok(Target::Element(place))
             }
             Expr::Path(path) => {
                 let Some(ident) = path.path.get_ident() else {
@@ -309,7 +309,7 @@ impl Reader {
     fn target_type(&self, target: &Target) -> Type {
         match target {
             Target::Variable(id, _) => self.variables[id.0].ty,
-            Target::Place(place) => self.element(&place.slice),
+            Target::Element(place) => self.element(&place.slice),
         }
     }
 

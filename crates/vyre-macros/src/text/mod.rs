@@ -34,7 +34,7 @@ pub(crate) struct Writer<'t> {
     temporaries: usize,
     pub(crate) faults: Vec<Error>,
     /// Open types that have already been reported.
-    told: Vec<Type>,
+    reported: Vec<Type>,
 }
 
 impl<'t> Writer<'t> {
@@ -45,7 +45,7 @@ impl<'t> Writer<'t> {
             depth: 0,
             temporaries: 0,
             faults: Vec::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
         }
     }
 
@@ -247,8 +247,8 @@ impl<'t> Writer<'t> {
             return scalar;
         }
         let open = self.reader.types.find(ty);
-        if !self.told.contains(&open) {
-            self.told.push(open);
+        if !self.reported.contains(&open) {
+            self.reported.push(open);
             let like = self.reader.types.settle_literal(ty);
             let like = if like.is_float() { "f32" } else { "u32" };
             self.fault(

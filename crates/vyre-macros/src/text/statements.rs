@@ -121,7 +121,7 @@ impl Writer<'_> {
     fn assignment(&mut self, target: &Target, value: &Value) {
         // Rust evaluates the value before the index.
         let mut piece = self.value(value);
-        if let Target::Place(place) = target
+        if let Target::Element(place) = target
             && (place.index.needs_statements() || place.index.acts() || value.acts())
         {
             piece = self.spill(piece);
@@ -138,7 +138,7 @@ impl Writer<'_> {
             self.count(value, &mut piece);
         }
         let needs =
-            matches!(target, Target::Place(place) if place.index.needs_statements() || place.index.acts());
+            matches!(target, Target::Element(place) if place.index.needs_statements() || place.index.acts());
         // Rust evaluates the value before it reads the target.
         if value.acts() || needs {
             piece = self.spill(piece);
@@ -150,7 +150,7 @@ impl Writer<'_> {
     fn target_type(&mut self, target: &Target) -> Scalar {
         match target {
             Target::Variable(id, _) => self.variable_type(*id),
-            Target::Place(place) => match place.slice.of {
+            Target::Element(place) => match place.slice.of {
                 crate::tree::SliceOf::Buffer(at) => self.reader.buffers[at].element,
                 crate::tree::SliceOf::Array(id) => self.variable_type(id),
             },

@@ -6,7 +6,7 @@ use crate::piece::{Piece, piece};
 use crate::read::expressions::integer;
 use crate::read::sizes::spelling;
 use crate::table::{Class, Intrinsic, Method};
-use crate::tree::{Binary, Block, If, Place, SliceOf, Target, Value, ValueKind};
+use crate::tree::{Binary, Block, Element, If, SliceOf, Target, Value, ValueKind};
 use crate::types::Scalar;
 
 impl Writer<'_> {
@@ -259,7 +259,7 @@ impl Writer<'_> {
         piece!("{}({})", Piece::new(intrinsic.text), joined(&pieces))
     }
 
-    fn atomic(&mut self, name: &str, place: &Place, operands: &[Value]) -> Piece {
+    fn atomic(&mut self, name: &str, place: &Element, operands: &[Value]) -> Piece {
         let mut values = vec![&place.index];
         values.extend(operands);
         let pieces = self.operands(&values);
@@ -371,7 +371,7 @@ impl Writer<'_> {
     pub(super) fn target(&mut self, target: &Target) -> Piece {
         match target {
             Target::Variable(id, ident) => Piece::new(self.name(*id)).at(ident.span()),
-            Target::Place(place) => {
+            Target::Element(place) => {
                 let mut index = self.value(&place.index);
                 if place.index.acts() {
                     index = self.spill(index);

@@ -11,12 +11,12 @@ use vyre_foundation::kernel::{ArrayId, BufferId, Place, ValueId};
 use vyre_foundation::ops::AtomicOp;
 use vyre_foundation::types::{DataType, Value, ValueType};
 
-/// Length up to which a private array is cleared by one store; longer ones use a loop.
+/// Length up to which a private array is cleared element by element; a loop clears longer ones.
 const CLEARED_AT_ONCE: u32 = 16;
 
 /// Where a buffer's elements are.
 #[derive(Clone, Copy)]
-pub(super) enum Slot {
+pub(super) enum Storage {
     /// In its own memory: words of this type.
     Words { base: Expr, word: Scalar },
     /// In the parameters, starting at this word.
@@ -44,12 +44,12 @@ impl Emitter<'_> {
         for (number, buffer) in self.kernel.buffers.iter().enumerate() {
             let id = BufferId(number as u32);
             let packed = self.layout.packed.iter().find(|(packed, _)| *packed == id);
-            let slot = match packed {
-                Some((_, word)) => Slot::Packed(*word),
+            let storage = match packed {
+                Some((_, word)) => Storage::Packed(*word),
                 None => self.declare_words(id),
             };
             debug_assert!(!buffer.stored || buffer.decl.access.is_writable(), "validation checked stores");
-            self.slots.push(slot);
+            self.storages.push(storage);
         }
         for array in &self.kernel.arrays {
             let base = self.build.ty(TypeInner::Scalar(private_scalar(array.element)));
@@ -64,7 +64,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn declare_words(&mut self, id: BufferId) -> Slot {
+    fn declare_words(&mut self, id: BufferId) -> Storage {
         let buffer = self.kernel.buffer(id);
         let element = buffer.decl.element;
         let atomic = buffer.atomic || (buffer.stored && element.size() < 4);
@@ -83,7 +83,7 @@ impl Emitter<'_> {
         };
         let ty = self.build.ty(TypeInner::Array { base, size, stride: width.into() });
         let base = global(&mut self.build, Global { name: &buffer.decl.name, space, binding, ty });
-        Slot::Words { base, word }
+        Storage::Words { base, word }
     }
 
     /// Zeroes workgroup memory, each invocation its share, and waits at a barrier.
@@ -95,8 +95,8 @@ impl Emitter<'_> {
             if buffer.decl.access != Access::Workgroup || !used {
                 continue;
             }
-            let Slot::Words { base, word } = self.slots[number] else {
-                unreachable!("workgroup memory has memory of its own")
+            let Storage::Words { base, word } = self.storages[number] else {
+                unreachable!("workgroup memory is not packed into the parameters")
             };
             let words = words_of(buffer.decl.element, buffer.decl.count);
             let ty = self.build.ty(TypeInner::Scalar(word));
@@ -240,8 +240,8 @@ impl Emitter<'_> {
     }
 
     fn load_word(&mut self, id: BufferId, index: Expr) -> Expr {
-        match self.slots[id.index()] {
-            Slot::Words { base, word } => {
+        match self.storages[id.index()] {
+            Storage::Words { base, word } => {
                 let pointer = self.build.element(base, index);
                 let loaded = self.build.load(pointer);
                 if word.kind == ScalarKind::Sint {
@@ -250,7 +250,7 @@ impl Emitter<'_> {
                     loaded
                 }
             }
-            Slot::Packed(start) => {
+            Storage::Packed(start) => {
                 let word = self.build.with_u32(BinaryOperator::Add, index, start);
                 let quad = self.build.with_u32(BinaryOperator::ShiftRight, word, 2);
                 let lane = self.build.with_u32(BinaryOperator::And, word, 3);
@@ -263,7 +263,7 @@ impl Emitter<'_> {
     }
 
     fn load_wide(&mut self, id: BufferId, index: Expr) -> Expr {
-        if let Slot::Words { .. } = self.slots[id.index()] {
+        if let Storage::Words { .. } = self.storages[id.index()] {
             return self.load_word(id, index);
         }
         let low = self.build.with_u32(BinaryOperator::Multiply, index, 2);
@@ -335,8 +335,8 @@ impl Emitter<'_> {
             }
             Place::Buffer(id) => id,
         };
-        let Slot::Words { base, word } = self.slots[id.index()] else {
-            unreachable!("a buffer that is stored to has memory of its own")
+        let Storage::Words { base, word } = self.storages[id.index()] else {
+            unreachable!("a buffer that is stored to is not packed into the parameters")
         };
         let bits = self.encode(element, value);
         if element.size() >= 4 {
@@ -379,8 +379,8 @@ impl Emitter<'_> {
     }
 
     fn atomic_inside(&mut self, op: AtomicOp, buffer: BufferId, index: Expr, operands: &[Expr]) -> Expr {
-        let Slot::Words { base, word } = self.slots[buffer.index()] else {
-            unreachable!("a buffer that is updated has memory of its own")
+        let Storage::Words { base, word } = self.storages[buffer.index()] else {
+            unreachable!("a buffer that is updated is not packed into the parameters")
         };
         let pointer = self.build.element(base, index);
         if op == AtomicOp::Load {

@@ -30,7 +30,7 @@ mod ops;
 mod subgroup;
 
 use build::{Builder, Expr};
-use memory::Slot;
+use memory::Storage;
 use naga::{
     AddressSpace, ArraySize, AtomicFunction, Barrier, BinaryOperator, Binding, Block, BuiltIn, EntryPoint,
     Expression, FunctionArgument, GlobalVariable, Handle, MemoryDecorations, Module, ResourceBinding, Scalar,
@@ -197,7 +197,7 @@ struct Emitter<'a> {
     constants: Vec<Option<Value>>,
     locals: Vec<Expr>,
     arrays: Vec<Expr>,
-    slots: Vec<Slot>,
+    storages: Vec<Storage>,
     parameters: Expr,
     status: Option<Expr>,
     ids: Ids,
@@ -262,7 +262,7 @@ impl<'a> Emitter<'a> {
             constants: vec![None; kernel.values.len()],
             locals: Vec::new(),
             arrays: Vec::new(),
-            slots: Vec::new(),
+            storages: Vec::new(),
             parameters,
             status,
             ids,

@@ -153,7 +153,7 @@ fn names_in_text_stand_for_one_thing_each() {
 }
 
 #[test]
-fn rows_are_told_in_a_sentence() {
+fn rows_have_one_sentence() {
     let pure = Op::ALL.iter().map(|op| op.row().doc);
     let others =
         AtomicOp::ALL.map(|op| op.row().doc).into_iter().chain(SubgroupOp::all().map(|op| op.row().doc));

@@ -45,7 +45,7 @@ impl Buffer {
 
 /// A part of a variable.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct Pointee {
     pub(super) root: Root,
     pub(super) inner: TypeInner,
     /// Fixed part of the offset: scalars of each kind, and bytes.
@@ -83,16 +83,16 @@ impl Address {
     }
 }
 
-impl Place {
-    pub(super) fn new(root: Root, inner: TypeInner) -> Place {
-        Place { root, inner, counts: Counts::default(), bytes: 0, moving: Vec::new() }
+impl Pointee {
+    pub(super) fn new(root: Root, inner: TypeInner) -> Pointee {
+        Pointee { root, inner, counts: Counts::default(), bytes: 0, moving: Vec::new() }
     }
 
     fn is_atomic(&self) -> bool {
         matches!(self.inner, TypeInner::Atomic(_))
     }
 
-    /// The buffer or array that holds the place's scalars of this kind.
+    /// The buffer or array that holds the pointee's scalars of this kind.
     pub(super) fn memory(&self, kind: Kind) -> Result<Name> {
         let name = match &self.root {
             Root::Arrays(names) => names[kind as usize].clone(),
@@ -104,141 +104,142 @@ impl Place {
 }
 
 impl<'m> Lower<'m> {
-    /// A component of a place, by a fixed index.
-    pub(super) fn component(&mut self, mut place: Place, index: u32) -> Result<Place> {
-        let Component { inner, stride } = self.types.component(&place.inner, index)?;
-        let is_struct = matches!(place.inner, TypeInner::Struct { .. });
-        place.bytes = place.bytes.wrapping_add(if is_struct { stride } else { index.wrapping_mul(stride) });
-        if !matches!(place.root, Root::Buffer(_)) {
+    /// A component of a pointee, by a fixed index.
+    pub(super) fn component(&mut self, mut pointee: Pointee, index: u32) -> Result<Pointee> {
+        let Component { inner, stride } = self.types.component(&pointee.inner, index)?;
+        let is_struct = matches!(pointee.inner, TypeInner::Struct { .. });
+        pointee.bytes =
+            pointee.bytes.wrapping_add(if is_struct { stride } else { index.wrapping_mul(stride) });
+        if !matches!(pointee.root, Root::Buffer(_)) {
             let (step, times) = if is_struct {
-                (self.types.counts_before(&place.inner, index)?, 1)
+                (self.types.counts_before(&pointee.inner, index)?, 1)
             } else {
                 (self.types.counts(&inner)?, index)
             };
-            for (count, step) in place.counts.iter_mut().zip(step) {
+            for (count, step) in pointee.counts.iter_mut().zip(step) {
                 *count = count.wrapping_add(step.wrapping_mul(times));
             }
         }
-        place.inner = inner;
-        Ok(place)
+        pointee.inner = inner;
+        Ok(pointee)
     }
 
-    /// A component of a place, by a computed index.
-    pub(super) fn element(&mut self, mut place: Place, index: Expr) -> Result<Place> {
+    /// A component of a pointee, by a computed index.
+    pub(super) fn element(&mut self, mut pointee: Pointee, index: Expr) -> Result<Pointee> {
         if let Expr::Literal(vyre_foundation::ir::Value::U32(index)) = index {
-            return self.component(place, index);
+            return self.component(pointee, index);
         }
-        let Component { inner, stride } = self.types.component(&place.inner, 0)?;
-        let in_buffer = matches!(place.root, Root::Buffer(_));
+        let Component { inner, stride } = self.types.component(&pointee.inner, 0)?;
+        let in_buffer = matches!(pointee.root, Root::Buffer(_));
         let counts = if in_buffer { Counts::default() } else { self.types.counts(&inner)? };
-        let limit = if in_buffer { 0 } else { self.types.count(&place.inner)? };
-        place.moving.push(Moving { index, counts, stride, limit });
-        place.inner = inner;
-        Ok(place)
+        let limit = if in_buffer { 0 } else { self.types.count(&pointee.inner)? };
+        pointee.moving.push(Moving { index, counts, stride, limit });
+        pointee.inner = inner;
+        Ok(pointee)
     }
 
-    /// The place with indices that can be used any number of times, now or later.
-    pub(super) fn shared_place(&mut self, mut place: Place) -> Result<Place> {
-        for part in &mut place.moving {
+    /// The pointee with indices that can be used any number of times, now or later.
+    pub(super) fn shared_pointee(&mut self, mut pointee: Pointee) -> Result<Pointee> {
+        for part in &mut pointee.moving {
             part.index = self.shared(part.index.clone())?;
         }
-        Ok(place)
+        Ok(pointee)
     }
 
-    /// Index of the place's first element in the array for a kind of scalar.
-    fn address_of_kind(&mut self, place: &Place, kind: Kind) -> Result<Address> {
-        let strides = place.moving.iter().map(|part| (part.index.clone(), part.counts[kind as usize]));
+    /// Index of the pointee's first element in the array for a kind of scalar.
+    fn address_of_kind(&mut self, pointee: &Pointee, kind: Kind) -> Result<Address> {
+        let strides = pointee.moving.iter().map(|part| (part.index.clone(), part.counts[kind as usize]));
         let moving = sum(strides.collect());
-        Ok(Address { moving: self.shared_by_leaves(moving, place)?, fixed: place.counts[kind as usize] })
+        Ok(Address { moving: self.shared_by_leaves(moving, pointee)?, fixed: pointee.counts[kind as usize] })
     }
 
-    /// Index of the place's first unit in a buffer.
-    fn address_in_units(&mut self, place: &Place, unit: u32) -> Result<Address> {
-        let strides = place.moving.iter().map(|part| (part.index.clone(), part.stride / unit));
+    /// Index of the pointee's first unit in a buffer.
+    fn address_in_units(&mut self, pointee: &Pointee, unit: u32) -> Result<Address> {
+        let strides = pointee.moving.iter().map(|part| (part.index.clone(), part.stride / unit));
         let moving = sum(strides.collect());
-        Ok(Address { moving: self.shared_by_leaves(moving, place)?, fixed: place.bytes / unit })
+        Ok(Address { moving: self.shared_by_leaves(moving, pointee)?, fixed: pointee.bytes / unit })
     }
 
-    /// Names the part of an index that every scalar of the place needs.
-    fn shared_by_leaves(&mut self, value: Option<Expr>, place: &Place) -> Result<Option<Expr>> {
+    /// Names the part of an index that every scalar of the pointee needs.
+    fn shared_by_leaves(&mut self, value: Option<Expr>, pointee: &Pointee) -> Result<Option<Expr>> {
         match value {
-            Some(value) if !matches!(place.inner, TypeInner::Scalar(_)) => self.shared(value).map(Some),
+            Some(value) if !matches!(pointee.inner, TypeInner::Scalar(_)) => self.shared(value).map(Some),
             value => Ok(value),
         }
     }
 
     /// Index of the element that an atomic operates on.
-    pub(super) fn atomic_index(&mut self, place: &Place, kind: Kind) -> Result<Expr> {
-        let address = match &place.root {
-            Root::Buffer(buffer) => self.address_in_units(place, buffer.unit())?,
-            Root::Arrays(_) | Root::Variables(_) | Root::Counter(_) => self.address_of_kind(place, kind)?,
+    pub(super) fn atomic_index(&mut self, pointee: &Pointee, kind: Kind) -> Result<Expr> {
+        let address = match &pointee.root {
+            Root::Buffer(buffer) => self.address_in_units(pointee, buffer.unit())?,
+            Root::Arrays(_) | Root::Variables(_) | Root::Counter(_) => self.address_of_kind(pointee, kind)?,
         };
         Ok(address.index(0))
     }
 
-    /// Length of the run-time sized array at a place.
-    pub(super) fn array_length(&mut self, place: &Place) -> Result<Expr> {
-        let (Root::Buffer(buffer), TypeInner::Array { stride, .. }) = (&place.root, &place.inner) else {
+    /// Length of the run-time sized array at a pointee.
+    pub(super) fn array_length(&mut self, pointee: &Pointee) -> Result<Expr> {
+        let (Root::Buffer(buffer), TypeInner::Array { stride, .. }) = (&pointee.root, &pointee.inner) else {
             return Err(Fault::unsupported("the length of something that is not a run-time sized array"));
         };
         let unit = buffer.unit();
         let length = Expr::buf_len(buffer.name.clone());
-        let rest = if place.bytes == 0 { length } else { length.sat_sub(Expr::u32(place.bytes / unit)) };
+        let rest = if pointee.bytes == 0 { length } else { length.sat_sub(Expr::u32(pointee.bytes / unit)) };
         Ok(if stride / unit <= 1 { rest } else { rest / Expr::u32(stride / unit) })
     }
 
-    /// Loads the scalars at a place.
-    pub(super) fn load(&mut self, place: &Place) -> Result<Vec<Expr>> {
-        if place.is_atomic() {
-            return self.atomic_load(place).map(|value| vec![value]);
+    /// Loads the scalars at a pointee.
+    pub(super) fn load(&mut self, pointee: &Pointee) -> Result<Vec<Expr>> {
+        if pointee.is_atomic() {
+            return self.atomic_load(pointee).map(|value| vec![value]);
         }
-        match &place.root {
+        match &pointee.root {
             Root::Counter(counter) => Ok(vec![counter.clone()]),
             Root::Variables(names) => {
-                let place = &self.shared_place(place.clone())?;
-                let first = place.counts.iter().sum::<u32>() as usize;
-                let count = self.types.kinds(&place.inner)?.len();
-                (first..first + count).map(|leaf| choose(names, leaf, &place.moving)).collect()
+                let pointee = &self.shared_pointee(pointee.clone())?;
+                let first = pointee.counts.iter().sum::<u32>() as usize;
+                let count = self.types.kinds(&pointee.inner)?.len();
+                (first..first + count).map(|leaf| choose(names, leaf, &pointee.moving)).collect()
             }
-            Root::Arrays(names) => self.load_arrays(place, names),
+            Root::Arrays(names) => self.load_arrays(pointee, names),
             Root::Buffer(Buffer { name, element: Some(kind), .. }) => {
-                let leaves = self.types.leaves(&place.inner)?;
-                let address = self.address_in_units(place, kind.width())?;
+                let leaves = self.types.leaves(&pointee.inner)?;
+                let address = self.address_in_units(pointee, kind.width())?;
                 Ok(leaves
                     .iter()
                     .map(|(at, _)| Expr::load(name.clone(), address.index(at / kind.width())))
                     .collect())
             }
-            Root::Buffer(buffer) if buffer.word == Kind::U64 => self.load_long_words(place, buffer),
-            Root::Buffer(buffer) => self.load_words(place, buffer),
+            Root::Buffer(buffer) if buffer.word == Kind::U64 => self.load_long_words(pointee, buffer),
+            Root::Buffer(buffer) => self.load_words(pointee, buffer),
         }
     }
 
-    fn load_long_words(&mut self, place: &Place, buffer: &Buffer) -> Result<Vec<Expr>> {
-        let leaves = self.types.leaves(&place.inner)?;
-        let address = self.address_in_units(place, 8)?;
+    fn load_long_words(&mut self, pointee: &Pointee, buffer: &Buffer) -> Result<Vec<Expr>> {
+        let leaves = self.types.leaves(&pointee.inner)?;
+        let address = self.address_in_units(pointee, 8)?;
         let load = |(at, kind): (u32, Kind)| {
             Kind::U64.bits(Expr::load(buffer.name.clone(), address.index(at / 8)), kind)
         };
         Ok(leaves.into_iter().map(load).collect())
     }
 
-    fn load_arrays(&mut self, place: &Place, names: &[Option<Name>]) -> Result<Vec<Expr>> {
+    fn load_arrays(&mut self, pointee: &Pointee, names: &[Option<Name>]) -> Result<Vec<Expr>> {
         let mut cursor = Cursor::default();
         let mut leaves = Vec::new();
-        for kind in self.types.kinds(&place.inner)? {
-            let address = cursor.address(self, place, kind)?;
+        for kind in self.types.kinds(&pointee.inner)? {
+            let address = cursor.address(self, pointee, kind)?;
             let name = array_of(names, kind)?;
             leaves.push(Expr::load(name, address));
         }
         Ok(leaves)
     }
 
-    fn load_words(&mut self, place: &Place, buffer: &Buffer) -> Result<Vec<Expr>> {
+    fn load_words(&mut self, pointee: &Pointee, buffer: &Buffer) -> Result<Vec<Expr>> {
         let word = |index: Expr| Expr::load(buffer.name.clone(), index);
-        let leaves = self.types.leaves(&place.inner)?;
+        let leaves = self.types.leaves(&pointee.inner)?;
         let halves = leaves.iter().any(|(_, kind)| *kind == Kind::F16);
-        let address = self.address_in_units(place, if halves { 2 } else { 4 })?;
+        let address = self.address_in_units(pointee, if halves { 2 } else { 4 })?;
         let mut values = Vec::new();
         for (at, kind) in leaves {
             values.push(match kind {
@@ -265,10 +266,10 @@ impl<'m> Lower<'m> {
         Ok(values)
     }
 
-    /// Stores scalars to a place. They were evaluated before; those that read what is written here
+    /// Stores scalars to a pointee. They were evaluated before; those that read what is written here
     /// are named first.
-    pub(super) fn store(&mut self, place: &Place, mut values: Vec<Expr>) -> Result<()> {
-        let touched = self.names_of(place);
+    pub(super) fn store(&mut self, pointee: &Pointee, mut values: Vec<Expr>) -> Result<()> {
+        let touched = self.names_of(pointee);
         for name in &touched {
             self.settle(name)?;
         }
@@ -279,37 +280,37 @@ impl<'m> Lower<'m> {
                 }
             }
         }
-        if place.is_atomic() {
-            return self.atomic_store(place, values);
+        if pointee.is_atomic() {
+            return self.atomic_store(pointee, values);
         }
-        match &place.root {
+        match &pointee.root {
             Root::Counter(_) => Err(Fault::unsupported("an assignment to the counter of a loop")),
-            Root::Variables(names) => self.store_variables(place, names, values),
-            Root::Arrays(names) => self.store_arrays(place, names, values),
+            Root::Variables(names) => self.store_variables(pointee, names, values),
+            Root::Arrays(names) => self.store_arrays(pointee, names, values),
             Root::Buffer(Buffer { name, element: Some(kind), .. }) => {
-                let leaves = self.types.leaves(&place.inner)?;
-                let address = self.address_in_units(place, kind.width())?;
+                let leaves = self.types.leaves(&pointee.inner)?;
+                let address = self.address_in_units(pointee, kind.width())?;
                 for ((at, _), value) in leaves.into_iter().zip(values) {
                     self.emit(Node::store(name.clone(), address.index(at / kind.width()), value))?;
                 }
                 Ok(())
             }
             Root::Buffer(buffer) if buffer.word == Kind::U64 => {
-                let leaves = self.types.leaves(&place.inner)?;
-                let address = self.address_in_units(place, 8)?;
+                let leaves = self.types.leaves(&pointee.inner)?;
+                let address = self.address_in_units(pointee, 8)?;
                 for ((at, kind), value) in leaves.into_iter().zip(values) {
                     let bits = kind.bits(value, Kind::U64);
                     self.emit(Node::store(buffer.name.clone(), address.index(at / 8), bits))?;
                 }
                 Ok(())
             }
-            Root::Buffer(buffer) => self.store_words(place, buffer, values),
+            Root::Buffer(buffer) => self.store_words(pointee, buffer, values),
         }
     }
 
-    /// Variables, arrays or buffers that a store to the place can change.
-    fn names_of(&self, place: &Place) -> Vec<Name> {
-        match &place.root {
+    /// Variables, arrays or buffers that a store to the pointee can change.
+    fn names_of(&self, pointee: &Pointee) -> Vec<Name> {
+        match &pointee.root {
             Root::Variables(names) => names.clone(),
             Root::Arrays(names) => names.iter().flatten().cloned().collect(),
             Root::Buffer(buffer) => vec![buffer.name.clone()],
@@ -317,12 +318,12 @@ impl<'m> Lower<'m> {
         }
     }
 
-    fn store_variables(&mut self, place: &Place, names: &[Name], values: Vec<Expr>) -> Result<()> {
-        let place = &self.shared_place(place.clone())?;
-        let first = place.counts.iter().sum::<u32>() as usize;
+    fn store_variables(&mut self, pointee: &Pointee, names: &[Name], values: Vec<Expr>) -> Result<()> {
+        let pointee = &self.shared_pointee(pointee.clone())?;
+        let first = pointee.counts.iter().sum::<u32>() as usize;
         for (leaf, value) in (first..).zip(values) {
-            let value = if place.moving.is_empty() { value } else { self.shared(value)? };
-            for (target, chosen) in targets(leaf, &place.moving) {
+            let value = if pointee.moving.is_empty() { value } else { self.shared(value)? };
+            for (target, chosen) in targets(leaf, &pointee.moving) {
                 let Some(name) = names.get(target) else { continue };
                 let value = match chosen {
                     None => value.clone(),
@@ -334,20 +335,20 @@ impl<'m> Lower<'m> {
         Ok(())
     }
 
-    fn store_arrays(&mut self, place: &Place, names: &[Option<Name>], values: Vec<Expr>) -> Result<()> {
+    fn store_arrays(&mut self, pointee: &Pointee, names: &[Option<Name>], values: Vec<Expr>) -> Result<()> {
         let mut cursor = Cursor::default();
-        for (kind, value) in self.types.kinds(&place.inner)?.into_iter().zip(values) {
-            let address = cursor.address(self, place, kind)?;
+        for (kind, value) in self.types.kinds(&pointee.inner)?.into_iter().zip(values) {
+            let address = cursor.address(self, pointee, kind)?;
             self.emit(Node::store(array_of(names, kind)?, address, value))?;
         }
         Ok(())
     }
 
-    fn store_words(&mut self, place: &Place, buffer: &Buffer, values: Vec<Expr>) -> Result<()> {
+    fn store_words(&mut self, pointee: &Pointee, buffer: &Buffer, values: Vec<Expr>) -> Result<()> {
         let name = &buffer.name;
-        let leaves = self.types.leaves(&place.inner)?;
+        let leaves = self.types.leaves(&pointee.inner)?;
         let halves = leaves.iter().any(|(_, kind)| *kind == Kind::F16);
-        let address = self.address_in_units(place, if halves { 2 } else { 4 })?;
+        let address = self.address_in_units(pointee, if halves { 2 } else { 4 })?;
         for ((at, kind), value) in leaves.into_iter().zip(values) {
             match kind {
                 // The other half of the word can be written concurrently.
@@ -378,16 +379,16 @@ impl<'m> Lower<'m> {
         Ok(())
     }
 
-    /// Zeroes a place; a large part of an array in a loop.
-    pub(super) fn clear(&mut self, place: &Place) -> Result<()> {
-        let counts = match (&place.root, self.types.counts(&place.inner)) {
+    /// Zeroes a pointee; a large part of an array in a loop.
+    pub(super) fn clear(&mut self, pointee: &Pointee) -> Result<()> {
+        let counts = match (&pointee.root, self.types.counts(&pointee.inner)) {
             (Root::Arrays(_), Ok(counts)) if counts.iter().sum::<u32>() > 16 => counts,
             _ => {
-                let zeros = self.types.kinds(&place.inner)?.into_iter().map(Kind::zero).collect();
-                return self.store(place, zeros);
+                let zeros = self.types.kinds(&pointee.inner)?.into_iter().map(Kind::zero).collect();
+                return self.store(pointee, zeros);
             }
         };
-        for name in self.names_of(place) {
+        for name in self.names_of(pointee) {
             self.settle(&name)?;
         }
         for kind in Kind::ALL {
@@ -395,8 +396,8 @@ impl<'m> Lower<'m> {
             if count == 0 {
                 continue;
             }
-            let name = place.memory(kind)?;
-            let address = self.address_of_kind(place, kind)?;
+            let name = pointee.memory(kind)?;
+            let address = self.address_of_kind(pointee, kind)?;
             let counter = self.fresh("k");
             let index = match address.index(0) {
                 Expr::Literal(vyre_foundation::ir::Value::U32(0)) => Expr::Var(counter.clone()),
@@ -420,7 +421,7 @@ impl<'m> Lower<'m> {
         if self.types.has_array(inner) {
             let root = self.declare_arrays(label, inner)?;
             if let Some(values) = values {
-                self.store(&Place::new(root.clone(), inner.clone()), values)?;
+                self.store(&Pointee::new(root.clone(), inner.clone()), values)?;
             }
             return Ok(root);
         }
@@ -467,9 +468,9 @@ impl<'m> Lower<'m> {
                 return Err(Fault::too_large("an array value of this size cannot be indexed"));
             }
             let root = self.declare_arrays("table", inner)?;
-            self.store(&Place::new(root.clone(), inner.clone()), values)?;
-            let place = self.element(Place::new(root, inner.clone()), index)?;
-            return self.load(&place).map(Value::Leaves);
+            self.store(&Pointee::new(root.clone(), inner.clone()), values)?;
+            let pointee = self.element(Pointee::new(root, inner.clone()), index)?;
+            return self.load(&pointee).map(Value::Leaves);
         }
         let index = self.shared(index)?;
         let values = self.shared_all(values)?;
@@ -492,11 +493,11 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn address(&mut self, lower: &mut Lower<'_>, place: &Place, kind: Kind) -> Result<Expr> {
+    fn address(&mut self, lower: &mut Lower<'_>, pointee: &Pointee, kind: Kind) -> Result<Expr> {
         let start = match &self.starts[kind as usize] {
             Some(start) => start.clone(),
             None => {
-                let start = lower.address_of_kind(place, kind)?;
+                let start = lower.address_of_kind(pointee, kind)?;
                 self.starts[kind as usize] = Some(start.clone());
                 start
             }

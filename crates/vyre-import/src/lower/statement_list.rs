@@ -1,18 +1,18 @@
 //! Statements under construction, each with its position in the shader.
 //!
-//! A program's source map is a list in post-order (`SourceMap::tree`). [`Code`] keeps that list
-//! next to its statements, so that blocks can be assembled in any order.
+//! A program's source map is a list in post-order (`SourceMap::tree`). [`StatementList`] keeps that
+//! list next to its statements, so that blocks can be assembled in any order.
 
 use vyre_foundation::ir::{Expr, Node, Span};
 
 /// A list of statements and the positions of all their parts.
 #[derive(Default)]
-pub(super) struct Code {
+pub(super) struct StatementList {
     pub(super) nodes: Vec<Node>,
     pub(super) places: Vec<Span>,
 }
 
-impl Code {
+impl StatementList {
     /// Adds a statement without blocks.
     pub(super) fn push(&mut self, node: Node, at: Span) {
         let parts: usize = node.exprs().into_iter().map(size).sum();
@@ -29,12 +29,18 @@ impl Code {
     }
 
     /// Adds all statements of another list.
-    pub(super) fn append(&mut self, other: Code) {
+    pub(super) fn append(&mut self, other: StatementList) {
         self.nodes.extend(other.nodes);
         self.places.extend(other.places);
     }
 
-    pub(super) fn choose(&mut self, condition: Expr, then: Code, otherwise: Code, at: Span) {
+    pub(super) fn choose(
+        &mut self,
+        condition: Expr,
+        then: StatementList,
+        otherwise: StatementList,
+        at: Span,
+    ) {
         self.places.extend(std::iter::repeat_n(at, size(&condition)));
         self.places.extend(then.places);
         self.places.extend(otherwise.places);
@@ -42,14 +48,14 @@ impl Code {
         self.nodes.push(Node::if_else(condition, then.nodes, otherwise.nodes));
     }
 
-    pub(super) fn repeat(&mut self, condition: Expr, body: Code, at: Span) {
+    pub(super) fn repeat(&mut self, condition: Expr, body: StatementList, at: Span) {
         self.places.extend(std::iter::repeat_n(at, size(&condition)));
         self.places.extend(body.places);
         self.places.push(at);
         self.nodes.push(Node::while_(condition, body.nodes));
     }
 
-    pub(super) fn count(&mut self, counter: &str, bounds: [Expr; 3], body: Code, at: Span) {
+    pub(super) fn count(&mut self, counter: &str, bounds: [Expr; 3], body: StatementList, at: Span) {
         let parts: usize = bounds.iter().map(size).sum();
         self.places.extend(std::iter::repeat_n(at, parts));
         self.places.extend(body.places);
