@@ -490,6 +490,76 @@ fn calls_beside_other_work_count_little_but_a_slow_backend_is_still_left() {
     assert!(calls <= 20, "{calls}");
 }
 
+/// A storm: for a while, other work slows each of two backends by a factor, and some calls wait for
+/// a processor. A backend that the last call did not use takes `idle` times as long.
+struct Storm {
+    times_ns: [f64; 2],
+    idle: [f64; 2],
+    slower: [f64; 2],
+    waits: f64,
+    length_ns: f64,
+}
+
+impl Storm {
+    /// Time lost in the second after the storm by calls that did not go to the faster backend, as a
+    /// share of the time of all calls in it.
+    fn loses_afterwards(&self, seed: u64) -> f64 {
+        let (router, mut random) = (router(2), Random(seed));
+        let program = router.program(None, [9; 32]);
+        let (begins, mut now, mut last) = (5e8, 0_u64, 0);
+        let (ends, best) = (begins + self.length_ns, self.times_ns[0].min(self.times_ns[1]));
+        let (mut lost, mut all) = (0.0, 0.0);
+        while (now as f64) < ends + 1e9 {
+            let route = program.route(&Call::new(1 << 16, now)).expect("some backend may run");
+            let (backend, started) = (route.backend.index(), now as f64);
+            let idle = if last == backend { 1.0 } else { self.idle[backend] };
+            let expected = self.times_ns[backend] * idle;
+            let mut elapsed = expected * (0.05 * random.normal()).exp();
+            if (begins..ends).contains(&started) {
+                elapsed *= self.slower[backend];
+                elapsed += if random.uniform() < self.waits { 4e6 } else { 0.0 };
+            } else if started >= ends {
+                (lost, all) = (lost + expected - best, all + expected);
+            }
+            (now, last) = (now + elapsed as u64, backend);
+            program.finished(&route, elapsed as u64);
+            do_background(&program, route, now, |backend, elements| {
+                (self.times_ns[backend] * (0.2 + 0.8 * elements as f64 / 65_536.0)) as u64
+            });
+        }
+        lost / all
+    }
+}
+
+/// The faster backend is used again soon, even if it is slow after idling, so that a single probe
+/// does not show that it is the faster one.
+#[test]
+fn a_backend_that_a_storm_drove_away_is_used_again_soon() {
+    for (times_ns, idle) in [
+        ([20e3, 43e3], [1.0, 1.0]),
+        ([20e3, 43e3], [3.0, 2.0]),
+        ([20e3, 25e3], [3.0, 2.0]),
+        ([20e3, 25e3], [1.0, 1.0]),
+    ] {
+        for (length_ns, slower, waits) in [
+            (20e6, [4.0, 1.0], 0.0),
+            (20e6, [10.0, 2.0], 0.02),
+            (200e6, [4.0, 1.0], 0.02),
+            (200e6, [4.0, 4.0], 0.02),
+            (200e6, [10.0, 2.0], 0.0),
+        ] {
+            let storm = Storm { times_ns, idle, slower, waits, length_ns };
+            let mut losses: Vec<f64> = (0..7).map(|seed| storm.loses_afterwards(seed * 77 + 3)).collect();
+            losses.sort_unstable_by(f64::total_cmp);
+            let (median, most) = (100.0 * losses[3], 100.0 * losses[6]);
+            println!(
+                "{times_ns:?} {idle:?} {length_ns:e} {slower:?} {waits}: {median:.1}%, at most {most:.1}%"
+            );
+            assert!(most < 30.0, "{times_ns:?} {idle:?} {length_ns:e} {slower:?} {waits}");
+        }
+    }
+}
+
 /// A machine that other work disturbs from time to time: calls then take several times as long, and
 /// some wait for a processor. A call can stall for a long time at any moment.
 struct Disturbed {
