@@ -1,11 +1,14 @@
 //! Properties of the processor: its name, its caches, and its memory bandwidth.
 //!
-//! The bandwidth is measured once per process, on a separate thread and after a delay, so that no
-//! first result waits for it; until then it is unknown.
+//! The first result of a process waits for the name, so the system's files are read once, and no
+//! further than needed. The bandwidth is unknown at first; it is measured on a separate thread if
+//! somebody asks for it later.
 
 use crate::host::vectors;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::hint::black_box;
+use std::io::Read as _;
 use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -15,11 +18,9 @@ pub(crate) fn name() -> &'static str {
     static NAME: LazyLock<String> = LazyLock::new(|| {
         let mut name = processor().unwrap_or_else(|| "host processor".into());
         // If a part cannot be written, the name omits it.
-        let _ = write!(name, ", {}", vectors());
-        for level in 1..=3 {
-            if let Some(size) = cache(level) {
-                let _ = write!(name, ", L{level} {size}");
-            }
+let _ = write!(name, ", {}", vectors());
+        for Cache { level, size } in CACHES.iter().filter(|cache| cache.level <= 3) {
+            let _ = write!(name, ", L{level} {size}");
         }
         name
     });
@@ -27,28 +28,48 @@ pub(crate) fn name() -> &'static str {
 }
 
 fn processor() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let text = start_of("/proc/cpuinfo")?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     let (_, name) = line.split_once(':')?;
     Some(name.trim().to_string())
 }
 
-/// Size of the first core's data cache of a level, as the system formats it.
-fn cache(level: u32) -> Option<String> {
-    let folder = std::path::Path::new("/sys/devices/system/cpu/cpu0/cache");
-    let read = |index: u32, file: &str| {
-        std::fs::read_to_string(folder.join(format!("index{index}")).join(file)).ok()
-    };
-    (0..8).find_map(|index| {
-        let here = read(index, "level")?.trim().parse::<u32>().ok()? == level;
-        let data = read(index, "type")?.trim() != "Instruction";
-        if here && data { Some(read(index, "size")?.trim().to_string()) } else { None }
-    })
+/// The first 4 KiB of a file. The system composes these files as they are read, and some have an
+/// entry per processor.
+fn start_of(path: &str) -> Option<String> {
+    let mut bytes = [0; 4096];
+    let length = File::open(path).ok()?.read(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes[..length]).into_owned())
 }
+
+/// A data cache of the first core.
+struct Cache {
+    level: u32,
+    /// As the system formats it.
+    size: String,
+}
+
+/// The first data cache of each level, smallest level first.
+static CACHES: LazyLock<Vec<Cache>> = LazyLock::new(|| {
+    let read = |index: u32, file: &str| {
+        let text = start_of(&format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{file}"))?;
+        Some(text.trim().to_string())
+    };
+    let cache = |index: u32| {
+        let level = read(index, "level")?.parse().ok()?;
+        let is_data = read(index, "type")? != "Instruction";
+        Some((is_data, Cache { level, size: read(index, "size")? }))
+    };
+    let found = (0..8).map_while(cache).filter(|(is_data, _)| *is_data);
+    let mut caches: Vec<Cache> = found.map(|(_, cache)| cache).collect();
+    caches.sort_by_key(|cache| cache.level);
+    caches.dedup_by_key(|cache| cache.level);
+    caches
+});
 
 /// Bytes of the largest cache, if the system reports it.
 pub(crate) fn cache_bytes() -> Option<u64> {
-    let size = (1..=4).rev().find_map(cache)?;
+    let size = &CACHES.last()?.size;
     let digits = size.trim_end_matches(|unit: char| !unit.is_ascii_digit());
     let unit = match &size[digits.len()..] {
         "" => 1,
@@ -61,22 +82,24 @@ pub(crate) fn cache_bytes() -> Option<u64> {
 }
 
 /// Copy bandwidth of one thread in gigabytes per second, reads and writes together; 0 until
-/// measured.
+/// measured. The first question after [`WHILE`] starts the measurement.
 pub(crate) fn bandwidth() -> u32 {
     static MEASURED: OnceLock<u32> = OnceLock::new();
+    static FIRST_ASKED: LazyLock<Instant> = LazyLock::new(Instant::now);
     static STARTED: OnceLock<()> = OnceLock::new();
-    STARTED.get_or_init(|| {
-        let measure = || {
-            std::thread::sleep(WHILE);
-            let _ = MEASURED.set(measured());
-        };
-        // If the thread cannot be started, it stays unknown.
-        let _ = std::thread::Builder::new().name("vyre-cpu-memory".into()).spawn(measure);
-    });
+    if FIRST_ASKED.elapsed() >= WHILE {
+        STARTED.get_or_init(|| {
+            let measure = || {
+                let _ = MEASURED.set(measured());
+            };
+            // If the thread cannot be started, it stays unknown.
+            let _ = std::thread::Builder::new().name("vyre-cpu-memory".into()).spawn(measure);
+        });
+    }
     MEASURED.get().copied().unwrap_or(0)
 }
 
-/// Delay that covers the first results of a process.
+/// Time that covers the first results of a process.
 const WHILE: Duration = Duration::from_millis(500);
 
 /// Larger than the caches of most machines.

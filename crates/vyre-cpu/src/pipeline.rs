@@ -409,9 +409,7 @@ impl Run<'_> {
 
     /// Plans a number of invocations.
     fn plan(&self, invocations: u64) -> Sharing {
-        let learnt = self.learnt;
-        let work = learnt.estimate(invocations);
-        let Choice { help, counts } = learnt.help_for(invocations, work, &COSTS);
+        let Choice { help, work, timed: measured } = self.learnt.choose(invocations, &COSTS);
         let threads = thread_count() as u64;
         let shared = match help {
             Help::Nobody => 1,
@@ -420,7 +418,6 @@ impl Run<'_> {
             }
         };
         let timed = self.deadline.map_or(1, |_| work / TIMED_PIECE_NS);
-        let measured = counts && learnt.wants(invocations, work);
         Sharing { invocations, help, pieces: shared.max(timed), measured }
     }
 

@@ -14,11 +14,12 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The current job: a function of the piece number, and the number of pieces.
+/// The current job: a function of the piece number, the number of pieces, and who was asked.
 #[derive(Clone, Copy)]
 struct Job {
     run: &'static (dyn Fn(usize) + Sync),
     pieces: usize,
+    help: Help,
 }
 
 struct Pool {
@@ -158,7 +159,7 @@ impl Pool {
         // SAFETY: the reference is used only by threads that hold the job, and this function
         // returns, even by unwinding, only when the job is closed and has no holders (`Withdraw`).
         let run: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(run) };
-        let job = Job { run, pieces };
+        let job = Job { run, pieces, help };
         self.taken.iter().for_each(|counter| counter.0.store(0, Ordering::Relaxed));
         self.spent.store(0, Ordering::Relaxed);
         let begun = now();
@@ -199,9 +200,12 @@ impl Pool {
     /// Main loop of a pool thread.
     fn serve(&self, thread: usize) {
         let mut seen = 0;
+        // Nanoseconds of work since it woke, without the work that it was woken for.
+        let mut worked = 0;
         self.apart.join();
         loop {
-            let slept = self.look_for_job(seen);
+            let slept = self.look_for_job(seen, worked);
+            worked = if slept { 0 } else { worked };
             let state = State(self.state.load(Ordering::Relaxed));
             seen = state.ticket();
             let joined = state.is_open()
@@ -218,16 +222,20 @@ impl Pool {
             let begun = now();
             COSTS.began(begun.saturating_sub(self.offered.load(Ordering::Relaxed)), slept);
             // SAFETY: this thread holds the job.
-            if let Some(job) = unsafe { *self.job.get() } {
+            let job = unsafe { *self.job.get() };
+            if let Some(job) = job {
                 self.work(job, thread);
             }
-            self.spent.fetch_add(now() - begun, Ordering::Relaxed);
+            let spent = now() - begun;
+            worked += if job.is_some_and(|job| job.help == Help::Awake) { spent } else { 0 };
+            self.spent.fetch_add(spent, Ordering::Relaxed);
             drop(finish);
         }
     }
 
-    /// Waits for a job other than the last one seen; returns whether the thread slept.
-    fn look_for_job(&self, seen: u64) -> bool {
+    /// Waits for a job other than the last one seen; returns whether the thread slept. It `worked`
+    /// this many nanoseconds since it last woke.
+    fn look_for_job(&self, seen: u64, worked: u64) -> bool {
         let is_there = || {
             let state = State(self.state.load(Ordering::SeqCst));
             state.is_open() && state.ticket() != seen
@@ -238,6 +246,7 @@ impl Pool {
         if found {
             return false;
         }
+        COSTS.sleeps(worked);
         let mut held = lock(&self.sleep);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         while !is_there() {

@@ -2,7 +2,7 @@
 
 use super::{Device, Few, Memory};
 use crate::BackendError;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -15,8 +15,11 @@ pub(super) struct Shared<D: Device> {
 /// The resident buffers of one backend instance, by handle.
 pub(super) struct Residents<M> {
     backend: &'static str,
-    buffers: RwLock<HashMap<u64, Arc<Resident<M>>>>,
+    buffers: RwLock<Buffers<M>>,
 }
+
+/// A call looks up each of its buffers: a few handles are compared sooner than hashed.
+type Buffers<M> = BTreeMap<u64, Arc<Resident<M>>>;
 
 /// A buffer; calls lock it while they use it.
 pub(super) struct Resident<M> {
@@ -60,8 +63,15 @@ impl<M> Residents<M> {
         handle
     }
 
-    pub(super) fn get(&self, handle: u64) -> Result<Arc<Resident<M>>, BackendError> {
-        let buffers = self.buffers.read().unwrap_or_else(PoisonError::into_inner);
+    fn get(&self, handle: u64) -> Result<Arc<Resident<M>>, BackendError> {
+        self.find(&self.read(), handle)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Buffers<M>> {
+        self.buffers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, buffers: &Buffers<M>, handle: u64) -> Result<Arc<Resident<M>>, BackendError> {
         buffers.get(&handle).cloned().ok_or_else(|| self.missing(handle))
     }
 
@@ -82,7 +92,8 @@ impl<M> Residents<M> {
             return Err(self.failed(message));
         }
         uses.dedup();
-        let hold = |(handle, written)| Ok(Held { handle, written, resident: self.get(handle)? });
+        let buffers = self.read();
+        let hold = |(handle, written)| Ok(Held { handle, written, resident: self.find(&buffers, handle)? });
         uses.into_iter().map(hold).collect()
     }
 

@@ -47,14 +47,16 @@ impl Arm {
     }
 }
 
-/// One cell. The fields that every call reads and writes share one cache line.
+/// One cell. The fields that every call reads and writes share one cache line. Of two calls that
+/// end at once, one can be missing in the counts.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Cell {
     /// Completed calls.
-    pub(super) calls: AtomicU64,
-    /// Time of calls that is not yet part of the program's total.
-    pub(super) unsettled_ns: AtomicU64,
+    calls: AtomicU64,
+    /// Time of all calls, and the part of it that is in the program's total.
+    time_ns: AtomicU64,
+    settled_ns: AtomicU64,
     /// Call number of the next look beyond the incumbent.
     pub(super) next_look: AtomicU64,
     /// Interval to the look after that one if it finds nothing to do; 0 for the default.
@@ -76,6 +78,32 @@ impl Cell {
     pub(super) fn new(backends: usize) -> Cell {
         let arms = (0..backends).map(|_| Arm::default()).collect();
         Cell { arms, rival_level: AtomicU64::new(f64::INFINITY.to_bits()), ..Cell::default() }
+    }
+
+    /// Number of completed calls.
+    pub(super) fn calls(&self) -> u64 {
+        self.calls.load(Relaxed)
+    }
+
+    /// Counts a completed call.
+    pub(super) fn count(&self) {
+        self.calls.store(self.calls.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// Adds the time of a call.
+    pub(super) fn add_time(&self, elapsed_ns: u64) {
+        self.time_ns.store(self.time_ns.load(Relaxed).wrapping_add(elapsed_ns), Relaxed);
+    }
+
+    /// Takes the time that is not yet part of the program's total.
+    pub(super) fn settle(&self) -> u64 {
+        let time_ns = self.time_ns.load(Relaxed);
+        time_ns.saturating_sub(self.settled_ns.fetch_max(time_ns, Relaxed))
+    }
+
+    /// The time that is not yet part of the program's total.
+    pub(super) fn unsettled_ns(&self) -> u64 {
+        self.time_ns.load(Relaxed).saturating_sub(self.settled_ns.load(Relaxed))
     }
 
     pub(super) fn arm(&self, backend: BackendIndex) -> Option<&Arm> {

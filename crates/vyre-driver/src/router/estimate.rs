@@ -5,7 +5,7 @@ use super::cell::{Cell, Cells};
 use std::fmt;
 
 /// Factor by which a backend can exceed an estimate from other sizes.
-const SAFETY: f64 = 4.0;
+pub(super) const SAFETY: f64 = 4.0;
 /// Relative error of a single time: smaller differences say nothing about the growing cost.
 const NOISE: f64 = 0.2;
 /// The least share of a backend's time that is assumed to grow with the size.

@@ -6,7 +6,6 @@ use super::program::{Place, ProgramRoutes};
 use super::standing::State;
 use serde::Serialize;
 use std::fmt;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// What the router knows about a program at one size, and the resulting route.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -104,7 +103,7 @@ impl Explanation {
             backend: choice.and_then(|(backend, _)| id(backend)),
             reason: choice.map(|(_, reason)| Reason::from_number(reason)),
             frozen: routes.shared.policy.frozen,
-            calls: cell.calls.load(Relaxed),
+            calls: cell.calls(),
             total_ns: spent.total_ns,
             probes_ns: spent.probes_ns,
             probes_limit_ns: (PROBE_SHARE * spent.total_ns as f64) as u64,

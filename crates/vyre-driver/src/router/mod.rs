@@ -30,12 +30,12 @@
 //! the overrun of the last burst beyond its estimate, plus the probes of backends that other sizes
 //! wrongly predict to be faster: one burst per size, in which each call costs at most a quarter of
 //! all time so far unless it takes more than four times the expected time. Hiccups are not charged:
-//! once a backend's level is known, time more than three deviations above it is attributed to the
-//! machine, unless it happens twice. Each backend has a separate share of the 1%, so probes of one
+//! time more than three deviations above a backend's level, or more than four times what is expected
+//! of one that was hardly timed, is attributed to the machine, unless it happens twice. Each backend has a separate share of the 1%, so probes of one
 //! backend that were expensive on a disturbed machine do not keep another from being probed.
 //!
-//! **Changes**: a CUSUM on the incumbent detects a slowdown; the levels of the others are then in
-//! doubt, and probing restarts. A backend that fails is quarantined at once. A backend that starts
+//! **Changes**: CUSUMs on the incumbent detect that it became slower, or faster because the cause of
+//! a slowdown is over; the levels of the others are then in doubt, and probing restarts. A backend that fails is quarantined at once. A backend that starts
 //! to return wrong results is found by canaries, small checks that the router requests every
 //! [`CANARY_PERIOD`] calls. Of the slow calls made [while vyre itself was
 //! busy](ProgramRoutes::finished_disturbed), only one in three counts.

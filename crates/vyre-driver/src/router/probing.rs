@@ -10,6 +10,7 @@
 //! they get faster; only the last counts as the backend's time. A probe that beat the incumbent is
 //! followed by more until it is certain which of the two is faster: those cost nothing.
 
+use super::estimate::SAFETY;
 use super::statistics::Pace;
 
 /// Share of a program's time that its probes can cost.
@@ -30,6 +31,9 @@ const CALLS_OF_A_TIE: u64 = 20;
 const CALLS_BEFORE_HICCUPS: u64 = 2;
 /// A probe that took this many times the expected time may have been warming up.
 const SURPRISING: f64 = 1.2;
+/// A backend that takes less than this multiple of the incumbent's time may be the faster one when
+/// it is not idle.
+const NEAR: f64 = 4.0;
 /// A later probe may also have been warming up if it took less than this fraction of the one
 /// before.
 const WARMING_UP: f64 = 0.8;
@@ -40,6 +44,8 @@ const BURST_CALLS: u64 = 8;
 /// rest is twice as long as the last.
 pub(super) const SHORTEST_REST: u64 = 16;
 const LONGEST_REST: u64 = 1024;
+/// Rest, in calls, after which a backend near the incumbent is probed twice in a row.
+const LONG_REST: u64 = 256;
 /// Rest, in calls, after which earlier statistics are stale.
 const STALE_REST: u64 = 64;
 
@@ -209,7 +215,7 @@ pub(super) fn judge(probe: &Probe) -> Verdict {
     let Probe { elapsed_ns, burst, before, incumbent, rested, .. } = *probe;
     let burst = Burst { calls: burst.calls + 1, last_ns: elapsed_ns };
     let ahead = (elapsed_ns as f64) < incumbent.time_ns();
-    let outcome = if !ahead && burst.calls <= WARMING_CALLS && probe.is_cold() {
+    let outcome = if !ahead && burst.calls <= WARMING_CALLS && probe.may_be_cold() {
         Outcome::WarmingUp(burst)
     } else {
         let known = before.map(|pace| if rested >= STALE_REST { pace.stale() } else { pace });
@@ -235,18 +241,29 @@ pub(super) fn judge(probe: &Probe) -> Verdict {
 impl Probe {
     fn price_ns(&self) -> i64 {
         let known = self.before.filter(|pace| pace.recent >= CALLS_BEFORE_HICCUPS);
-        let most_ns = known.map_or(f64::INFINITY, |pace| pace.at_most_ns()).max(self.first_ns as f64);
-        ((self.elapsed_ns as f64).min(most_ns) - self.incumbent.time_ns()) as i64
+        let most_ns = known.map_or(SAFETY * self.expected_ns, |pace| pace.at_most_ns());
+        ((self.elapsed_ns as f64).min(most_ns.max(self.first_ns as f64)) - self.incumbent.time_ns()) as i64
     }
 
-    /// Whether the call may have been slow only because the backend was idle or had a hiccup.
-    /// Finding out costs another call, so the slower the backend was expected to be, the more
-    /// surprising its time must be.
-    fn is_cold(&self) -> bool {
+    /// Whether the call may have been slow only because the backend was idle or had a hiccup, so
+    /// that the next one is worth its price.
+    fn may_be_cold(&self) -> bool {
         let elapsed_ns = self.elapsed_ns as f64;
-        let slower = (self.expected_ns / self.incumbent.time_ns()).max(1.0);
         let falls = self.burst.calls == 0 || elapsed_ns < WARMING_UP * self.burst.last_ns as f64;
-        falls && elapsed_ns > SURPRISING * slower * self.expected_ns
+        falls && (self.is_surprising() || self.is_overdue())
+    }
+
+    /// Whether the call took longer than expected: by more, the slower the backend was expected to
+    /// be.
+    fn is_surprising(&self) -> bool {
+        let slower = (self.expected_ns / self.incumbent.time_ns()).max(1.0);
+        self.elapsed_ns as f64 > SURPRISING * slower * self.expected_ns
+    }
+
+    /// Whether the backend is near the incumbent, and only single calls have shown its time for
+    /// long. What is expected of it may be the time of an idle backend, which surprises nobody.
+    fn is_overdue(&self) -> bool {
+        self.rested >= LONG_REST && (self.elapsed_ns as f64) < NEAR * self.incumbent.time_ns()
     }
 }
 
@@ -342,8 +359,11 @@ mod tests {
             ("rests 16", near),
             ("rests 16", slow(0)),
             ("rests 128", slow(64)),
-            ("rests 1024", slow(1024)),
+            ("warming up", slow(1024)),
             ("rests 16", Probe { elapsed_ns: 10_000, ..slow(0) }),
+            ("warming up", slow(256)),
+            ("rests 512", Probe { burst: Burst { calls: 1, last_ns: 3_100 }, ..slow(256) }),
+            ("rests 512", Probe { elapsed_ns: 4_100, ..slow(256) }),
             ("warming up", Probe { elapsed_ns: 11_000, ..slow(0) }),
         ] {
             let outcome = match judge(&probe).outcome {
@@ -363,6 +383,8 @@ mod tests {
         assert!((-510..=-490).contains(&price(&probe(500, 0))));
         let hiccup = Probe { before: Some(pace([3_000; 30])), ..probe(1_000_000, 0) };
         assert!(price(&hiccup) < 3_000, "{}", price(&hiccup));
+        let first = Probe { before: None, ..hiccup };
+        assert!(price(&first) <= 3_000, "four times what was expected: {}", price(&first));
         let again = Probe { first_ns: 1_000_000, ..hiccup };
         assert!(price(&again) > 990_000, "{}", price(&again));
     }

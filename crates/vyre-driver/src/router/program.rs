@@ -174,7 +174,7 @@ impl ProgramRoutes {
             return Some(place.route(backend, Reason::Named, None));
         }
         let cell = self.cells(place.home)?.get(place.bucket)?;
-        if cell.calls.load(Relaxed) >= cell.next_look.load(Relaxed) {
+        if cell.calls() >= cell.next_look.load(Relaxed) {
             return None;
         }
         let (backend, reason) = cell.choice().filter(|(backend, _)| self.may_run(*backend))?;
@@ -200,7 +200,7 @@ impl ProgramRoutes {
         if !slow || arm.disturbed.fetch_add(1, Relaxed) % COUNTED_OF_DISTURBED == COUNTED_OF_DISTURBED - 1 {
             return self.finished(route, elapsed_ns);
         }
-        cell.calls.fetch_add(1, Relaxed);
+        cell.count();
         arm.statistics.count();
         self.abandoned(route, elapsed_ns);
         if route.reason == Reason::LastResort {
@@ -213,7 +213,7 @@ impl ProgramRoutes {
     #[cold]
     pub fn finished_in_sequence(&self, route: &Route, share_ns: u64) {
         let Some((cell, arm)) = self.arm_of(route) else { return };
-        cell.calls.fetch_add(1, Relaxed);
+        cell.count();
         arm.statistics.count();
         self.abandoned(route, share_ns);
     }
@@ -228,7 +228,7 @@ impl ProgramRoutes {
     #[cold]
     pub fn abandoned(&self, route: &Route, elapsed_ns: u64) {
         let Some((cell, _)) = self.arm_of(route) else { return };
-        cell.unsettled_ns.fetch_add(elapsed_ns, Relaxed);
+        cell.add_time(elapsed_ns);
         if route.reason == Reason::Probe {
             let incumbent = cell.incumbent().and_then(|incumbent| cell.arm(incumbent)?.statistics.pace());
             let to_beat_ns = incumbent.map_or(0, |pace| pace.time_ns() as u64);
@@ -307,7 +307,7 @@ impl ProgramRoutes {
 
     /// The time of all calls, and how much of it probes took beyond the incumbent's expected time.
     pub fn time_spent(&self) -> TimeSpent {
-        let unsettled: u64 = self.all_cells().map(|(_, cell)| cell.unsettled_ns.load(Relaxed)).sum();
+        let unsettled: u64 = self.all_cells().map(|(_, cell)| cell.unsettled_ns()).sum();
         TimeSpent {
             total_ns: self.total_ns.load(Relaxed).saturating_add(unsettled),
             probes_ns: self.spent_ns.load(Relaxed),
@@ -316,7 +316,7 @@ impl ProgramRoutes {
 
     /// The number of completed calls, at all sizes.
     pub fn calls(&self) -> u64 {
-        self.all_cells().map(|(_, cell)| cell.calls.load(Relaxed)).sum()
+        self.all_cells().map(|(_, cell)| cell.calls()).sum()
     }
 
     /// Applies the table's rows about a pending backend once its identity is known.
@@ -333,14 +333,14 @@ impl ProgramRoutes {
 impl ProgramRoutes {
     /// Counts a call and its time.
     fn took(&self, cell: &Cell, arm: &Arm, route: &Route, elapsed_ns: u64) {
-        cell.calls.fetch_add(1, Relaxed);
-        cell.unsettled_ns.fetch_add(elapsed_ns, Relaxed);
+        cell.count();
+        cell.add_time(elapsed_ns);
         if route.reason == Reason::Probe {
             return self.probe_finished(cell, arm, route, elapsed_ns);
         }
         let pace = arm.statistics.add(elapsed_ns);
-        if (pace.has_slowed() || cell.is_beaten(pace.level)) && cell.incumbent() == Some(route.backend) {
-            match pace.has_slowed() {
+        if (pace.has_changed() || cell.is_beaten(pace.level)) && cell.incumbent() == Some(route.backend) {
+            match pace.has_changed() {
                 true => self.forget(cell, route.backend),
                 false => cell.look_now(),
             }
@@ -393,7 +393,7 @@ impl ProgramRoutes {
     /// Applies the verdict on a probe.
     fn apply(&self, cell: &Cell, arm: &Arm, backend: BackendIndex, verdict: Verdict) {
         self.spend(backend, verdict.price_ns);
-        let number = cell.calls.load(Relaxed);
+        let number = cell.calls();
         match verdict.outcome {
             Outcome::WarmingUp(burst) => cell.go_on(backend, burst),
             Outcome::Ahead(pace, burst) => {
@@ -427,8 +427,8 @@ impl ProgramRoutes {
         }
     }
 
-    /// Restarts the statistics of a cell whose incumbent slowed down: the incumbent's level moves
-    /// to its recent times, and the levels of the others are in doubt until their next call.
+    /// Restarts the statistics of a cell whose incumbent became slower or faster: its level moves to
+    /// its recent times, and the levels of the others are in doubt until their next call.
     #[cold]
     fn forget(&self, cell: &Cell, incumbent: BackendIndex) {
         for (backend, arm) in self.indices().zip(&cell.arms) {
@@ -466,7 +466,7 @@ impl ProgramRoutes {
         if !call.exclude.is_empty() {
             return Ok(place.route(incumbent, Reason::Fallback, None));
         }
-        let number = cell.calls.load(Relaxed);
+        let number = cell.calls();
         let interval = cell.look_interval.load(Relaxed).max(number.clamp(1, CANARY_PERIOD));
         cell.next_look.store(number + interval, Relaxed);
         let probe = self.probe(cell, place, incumbent, call);
@@ -484,7 +484,7 @@ impl ProgramRoutes {
 
     /// Adds a cell's pending time to the program's total.
     pub(super) fn settle(&self, cell: &Cell) {
-        self.total_ns.fetch_add(cell.unsettled_ns.swap(0, Relaxed), Relaxed);
+        self.total_ns.fetch_add(cell.settle(), Relaxed);
     }
 
     /// Ends quarantines and claims that have expired. A frozen router verifies nothing, so it
@@ -575,7 +575,7 @@ impl ProgramRoutes {
             expected_ns,
             at_worst_ns: estimate.map_or(f64::INFINITY, |estimate| estimate.at_worst_ns),
             likely_ns: pace.map_or(expected_ns, |pace| pace.likely_ns()),
-            rests: cell.arm(backend).map_or(0, |arm| arm.rests(cell.calls.load(Relaxed))),
+            rests: cell.arm(backend).map_or(0, |arm| arm.rests(cell.calls())),
             rested: cell.arm(backend).map_or(0, Arm::rested),
             total_ns: self.total_ns.load(Relaxed) as f64,
             spent_ns: self.spent_ns.load(Relaxed) as f64,
@@ -586,7 +586,7 @@ impl ProgramRoutes {
 
     /// A verification or a canary, if one is due.
     fn background(&self, cell: &Cell, incumbent: BackendIndex, now_ns: u64) -> Option<Background> {
-        let number = cell.calls.load(Relaxed);
+        let number = cell.calls();
         if !self.shared.policy.frozen {
             let wanted = |&backend: &BackendIndex| {
                 let selected = self.shared.selected() == Some(backend);
@@ -801,7 +801,7 @@ impl ProgramRoutes {
 
     /// The size buckets that have had calls.
     pub(super) fn buckets(&self) -> impl Iterator<Item = u8> {
-        self.all_cells().filter(|(_, cell)| cell.calls.load(Relaxed) > 0).map(|(bucket, _)| bucket)
+        self.all_cells().filter(|(_, cell)| cell.calls() > 0).map(|(bucket, _)| bucket)
     }
 
     /// The verified row for this program at this size, for buffers in host memory.

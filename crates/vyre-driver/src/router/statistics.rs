@@ -5,9 +5,9 @@
 //! equally, then each counts for [`NEWEST_WEIGHT`]), so that 100x outliers and 100x differences are
 //! treated alike. Residuals are clamped to three deviations, so one hiccup moves it little.
 //!
-//! **Change**: a one-sided CUSUM of the residuals. It grows only while calls are consistently
-//! slower than the level, and its alarm makes the router discard what it learnt. The allowance
-//! grows with the noise, so noise alone does not raise the alarm.
+//! **Change**: two CUSUMs of the residuals. One grows only while calls are consistently slower than
+//! the level, the other while they are consistently faster; the alarm of either makes the router
+//! doubt what it learnt. The allowance grows with the noise, so noise alone does not raise it.
 //!
 //! Threads update without a lock: of two concurrent updates one can be lost, which is negligible in
 //! an average or a count over many calls.
@@ -27,6 +27,8 @@ const ASSUMED_CALLS: f64 = 4.0;
 const CALLS_OF_A_STALE_LEVEL: u64 = 4;
 /// Floor of the deviation: no machine is quieter than 2%.
 const LEAST_DEVIATION: f64 = 0.02;
+/// Deviation beyond which calls count as hiccups: 30%.
+const WIDEST_DEVIATION: f64 = 0.3;
 /// Residuals are capped at this in the CUSUM: one call, however slow, is not a change.
 const LARGEST_STEP: f64 = 1.0;
 /// Slowdown of a call that does not count towards a change: 28%, or three quarters of a deviation.
@@ -46,8 +48,9 @@ pub(super) struct Pace {
     /// The level before it rose, to which it may return; it follows a level above it slowly.
     calm_level: f64,
     variance: f64,
-    /// The CUSUM.
-    change: f64,
+    /// The CUSUM of slower calls, and of faster ones.
+    slower: f64,
+    faster: f64,
 }
 
 impl Pace {
@@ -58,7 +61,8 @@ impl Pace {
 
     fn first(level: f64) -> Pace {
         let variance = ASSUMED_DEVIATION * ASSUMED_DEVIATION;
-        Pace { recent: 1, level, fast_level: level, calm_level: level, variance, change: 0.0 }
+        let (fast_level, calm_level) = (level, level);
+        Pace { recent: 1, level, fast_level, calm_level, variance, slower: 0.0, faster: 0.0 }
     }
 
     /// The pace after another call.
@@ -82,8 +86,9 @@ impl Pace {
         let variance = self.variance + variance_weight * (tame * tame - self.variance);
         let fast_level = self.fast_level + FAST_WEIGHT * (log - self.fast_level);
         let allowance = ALLOWANCE.max(0.75 * deviation);
-        let change = (self.change + residual.min(LARGEST_STEP) - allowance).max(0.0);
-        Pace { recent, level, fast_level, calm_level: self.calm_after(level), variance, change }
+        let slower = (self.slower + residual.min(LARGEST_STEP) - allowance).max(0.0);
+        let faster = (self.faster + (-residual).min(LARGEST_STEP) - allowance).max(0.0);
+        Pace { recent, level, fast_level, calm_level: self.calm_after(level), variance, slower, faster }
     }
 
     fn calm_after(&self, level: f64) -> f64 {
@@ -91,9 +96,9 @@ impl Pace {
         if calm < level { calm + NEWEST_WEIGHT * (level - calm) } else { level }
     }
 
-    /// Whether calls are consistently slower than the level.
-    pub(super) fn has_slowed(&self) -> bool {
-        self.change > ALARM
+    /// Whether calls are consistently slower or faster than the level.
+    pub(super) fn has_changed(&self) -> bool {
+        self.slower.max(self.faster) > ALARM
     }
 
     /// The pace after a change: at the level of the last calls, with low confidence.
@@ -123,9 +128,9 @@ impl Pace {
         (0.5 * (self.level + self.calm_level.min(self.level))).exp()
     }
 
-    /// A time that calls hardly ever exceed, except in hiccups.
+    /// A time that calls hardly ever exceed, except in hiccups, which also widen the deviation.
     pub(super) fn at_most_ns(&self) -> f64 {
-        (self.level + 3.0 * self.deviation()).exp()
+        (self.level + 3.0 * self.deviation().min(WIDEST_DEVIATION)).exp()
     }
 
     /// One standard deviation of the logarithm of single calls.
@@ -155,7 +160,8 @@ pub(super) struct Statistics {
     fast_level: AtomicU64,
     calm_level: AtomicU64,
     variance: AtomicU64,
-    change: AtomicU64,
+    slower: AtomicU64,
+    faster: AtomicU64,
 }
 
 impl Statistics {
@@ -186,13 +192,18 @@ impl Statistics {
 
     /// Replaces the pace.
     pub(super) fn store(&self, pace: Pace) {
-        let Pace { recent, level, fast_level, calm_level, variance, change } = pace;
-        self.recent.store(recent, Relaxed);
-        let places = [&self.level, &self.fast_level, &self.calm_level, &self.variance, &self.change];
-        for (place, value) in places.into_iter().zip([level, fast_level, calm_level, variance, change]) {
+        self.recent.store(pace.recent, Relaxed);
+        let Pace { recent: _, level, fast_level, calm_level, variance, slower, faster } = pace;
+        let values = [level, fast_level, calm_level, variance, slower, faster];
+        for (place, value) in self.places().into_iter().zip(values) {
             place.store(value.to_bits(), Relaxed);
         }
         self.known.store(true, Relaxed);
+    }
+
+    fn places(&self) -> [&AtomicU64; 6] {
+        let Statistics { level, fast_level, calm_level, variance, slower, faster, .. } = self;
+        [level, fast_level, calm_level, variance, slower, faster]
     }
 
     /// Seeds the pace with a time that was measured elsewhere; has no effect once calls were timed.
@@ -203,13 +214,13 @@ impl Statistics {
     }
 
     fn load(&self) -> Pace {
-        let [level, fast_level, mut calm_level, variance, change] =
-            [&self.level, &self.fast_level, &self.calm_level, &self.variance, &self.change]
-                .map(|place| f64::from_bits(place.load(Relaxed)));
+        let [level, fast_level, mut calm_level, variance, slower, faster] =
+            self.places().map(|place| f64::from_bits(place.load(Relaxed)));
         if !self.known.load(Relaxed) {
             calm_level = f64::INFINITY;
         }
-        Pace { recent: self.recent.load(Relaxed), level, fast_level, calm_level, variance, change }
+        let recent = self.recent.load(Relaxed);
+        Pace { recent, level, fast_level, calm_level, variance, slower, faster }
     }
 }
 
@@ -234,7 +245,7 @@ mod tests {
 
     fn after(times: impl IntoIterator<Item = u64>) -> (Pace, Option<usize>) {
         let statistics = Statistics::default();
-        let alarm = times.into_iter().position(|time| statistics.add(time).has_slowed());
+        let alarm = times.into_iter().position(|time| statistics.add(time).has_changed());
         (statistics.pace().expect("calls were added"), alarm)
     }
 
