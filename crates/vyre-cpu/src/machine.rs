@@ -18,7 +18,7 @@ pub(crate) fn name() -> &'static str {
     static NAME: LazyLock<String> = LazyLock::new(|| {
         let mut name = processor().unwrap_or_else(|| "host processor".into());
         // If a part cannot be written, the name omits it.
-let _ = write!(name, ", {}", vectors());
+        let _ = write!(name, ", {}", vectors());
         for Cache { level, size } in CACHES.iter().filter(|cache| cache.level <= 3) {
             let _ = write!(name, ", L{level} {size}");
         }
