@@ -3,7 +3,7 @@
 use crate::asm;
 use crate::output::Ending;
 use crate::source::Loaded;
-use vyre_cpu::{CodeReport, MemoryAccess, Reach, Touch, code_report, machine_code};
+use vyre_cpu::{CodeReport, MemoryAccess, Reach, Touch, avx512_rejected, code_report, machine_code};
 use vyre_driver::DispatchConfig;
 
 /// Describes the code as text and as JSON.
@@ -13,6 +13,7 @@ pub(crate) fn explain(loaded: &Loaded) -> Result<(String, serde_json::Value), En
     let code = machine_code(&loaded.program, &config)?;
     let counts = asm::counts(&code);
     let mut lines = vec![format!("{} lanes, {} bytes of machine code", report.lanes, code.len())];
+    lines.extend(avx512_rejected().map(|reason| format!("code for AVX2, since {reason}")));
     if let Some(counts) = &counts {
         let (instructions, stack, calls) = (counts.instructions, counts.stack, counts.calls);
         lines.push(format!("{instructions} instructions, {stack} of them touch the stack; {calls} calls, off the straight path"));

@@ -66,7 +66,13 @@ pub(crate) fn compile(
     verify(&function).unwrap_or_else(|wrong| panic!("{wrong}"));
     let quick = host.compiler.compile(&function, allocation(&vector_code, effort, machine));
     // Single-pass allocation gives every value a stack slot, which can exceed the frame limit.
-    let machine_code = quick.or_else(|_| host.compiler.compile(&function, effort))?;
+    let machine_code = match quick.or_else(|_| host.compiler.compile(&function, effort)) {
+        // This code was the first to need AVX-512, which failed its check.
+        Err(_) if host.compiler.machine() != machine => {
+            return compile(kernel, workgroup, effort, past_caches);
+        }
+        result => result?,
+    };
     let memory = executable(&machine_code).map_err(|error| format!("no memory for code: {error}"))?;
     perf_map::note(kernel, &memory);
     let by_rows = matches!(vector_code.frame, Frame::Rows { .. });

@@ -15,11 +15,7 @@ pub(crate) enum Compiler {
     #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
     Cranelift(Box<clif::Compiler>),
     #[cfg(all(target_arch = "x86_64", not(windows)))]
-    X64 {
-        machine: Machine,
-        /// Why a processor with AVX-512 is used as one with AVX2.
-        rejected: Option<String>,
-    },
+    X64(Machine),
 }
 
 impl Compiler {
@@ -30,7 +26,7 @@ impl Compiler {
                 Compiler::cranelift().map_err(|reason| format!("VYRE_CPU is `cranelift`: {reason}"))
             }
             Ok("x64") => Compiler::x64().map_err(|reason| format!("VYRE_CPU is `x64`: {reason}")),
-            Ok("avx2") => Compiler::avx2(None).map_err(|reason| format!("VYRE_CPU is `avx2`: {reason}")),
+            Ok("avx2") => Compiler::avx2().map_err(|reason| format!("VYRE_CPU is `avx2`: {reason}")),
             Ok("avx512") => Compiler::avx512().map_err(|reason| format!("VYRE_CPU is `avx512`: {reason}")),
             Ok(other) => Err(format!(
                 "VYRE_CPU is `{other}`, which is none of `x64`, `avx2`, `avx512` and `cranelift`"
@@ -54,24 +50,24 @@ impl Compiler {
     #[cfg(all(target_arch = "x86_64", not(windows)))]
     fn x64() -> Result<Compiler, String> {
         match x64::missing(x64::AVX512) {
-            None => Compiler::avx512().or_else(|reason| Compiler::avx2(Some(reason))),
-            Some(_) => Compiler::avx2(None),
+            None => Ok(Compiler::X64(x64::AVX512)),
+            Some(_) => Compiler::avx2(),
         }
     }
 
     #[cfg(all(target_arch = "x86_64", not(windows)))]
-    fn avx2(rejected: Option<String>) -> Result<Compiler, String> {
+    fn avx2() -> Result<Compiler, String> {
         match x64::missing(x64::AVX2) {
-            None => Ok(Compiler::X64 { machine: x64::AVX2, rejected }),
+            None => Ok(Compiler::X64(x64::AVX2)),
             Some(feature) => Err(format!("this processor lacks {feature}")),
         }
     }
 
-    /// AVX-512 is used only if a check of its instructions on this processor passes.
+    /// Checks AVX-512 at once.
     #[cfg(all(target_arch = "x86_64", not(windows)))]
     fn avx512() -> Result<Compiler, String> {
         match x64::missing(x64::AVX512) {
-            None => x64::check().map(|()| Compiler::X64 { machine: x64::AVX512, rejected: None }),
+            None => x64::avx512_works().map(|()| Compiler::X64(x64::AVX512)),
             Some(feature) => Err(format!("this processor lacks {feature}")),
         }
     }
@@ -82,7 +78,7 @@ impl Compiler {
     }
 
     #[cfg(not(all(target_arch = "x86_64", not(windows))))]
-    fn avx2(_: Option<String>) -> Result<Compiler, String> {
+    fn avx2() -> Result<Compiler, String> {
         Compiler::x64()
     }
 
@@ -91,12 +87,15 @@ impl Compiler {
         Compiler::x64()
     }
 
+    /// Machine to make functions for. AVX-512 counts until a check of it fails.
     pub(crate) fn machine(&self) -> Machine {
         match self {
             #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
             Compiler::Cranelift(_) => Machine::new(clif::PIECE_BYTES),
             #[cfg(all(target_arch = "x86_64", not(windows)))]
-            Compiler::X64 { machine, .. } => *machine,
+            Compiler::X64(_) if x64::failure().is_some() => x64::AVX2,
+            #[cfg(all(target_arch = "x86_64", not(windows)))]
+            Compiler::X64(machine) => *machine,
         }
     }
 
@@ -104,14 +103,27 @@ impl Compiler {
     pub(crate) fn vectors(&self) -> String {
         let machine = self.machine();
         let instructions = if machine.avx512 { " of AVX-512" } else { "" };
-        let rejected = match self {
+        format!("{}-bit vectors{instructions}", 8 * machine.piece_bytes)
+    }
+
+    /// Returns why AVX-512 is not used, if a check of it failed.
+    pub(crate) fn rejected(&self) -> Option<&'static str> {
+        match self {
             #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
             Compiler::Cranelift(_) => None,
             #[cfg(all(target_arch = "x86_64", not(windows)))]
-            Compiler::X64 { rejected, .. } => rejected.as_ref(),
-        };
-        let rejected = rejected.map(|reason| format!(" ({reason})")).unwrap_or_default();
-        format!("{}-bit vectors{instructions}{rejected}", 8 * machine.piece_bytes)
+            Compiler::X64(_) => x64::failure(),
+        }
+    }
+
+    /// Whether code can use registers beyond those that the trampoline for AVX2 preserves.
+    pub(crate) fn has_upper_registers(&self) -> bool {
+        match self {
+            #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
+            Compiler::Cranelift(_) => false,
+            #[cfg(all(target_arch = "x86_64", not(windows)))]
+            Compiler::X64(machine) => machine.avx512 && x64::avx512_works().is_ok(),
+        }
     }
 
     pub(crate) fn compile(&self, function: &Function, effort: Effort) -> Result<Vec<u8>, String> {
@@ -119,17 +131,18 @@ impl Compiler {
             #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
             Compiler::Cranelift(compiler) => compiler.compile(function, effort),
             #[cfg(all(target_arch = "x86_64", not(windows)))]
-            Compiler::X64 { .. } => x64::compile(function, effort),
+            Compiler::X64(_) => x64::compile(function, effort),
         }
     }
 
-    /// Generates the trampoline through which kernels call routines.
-    pub(crate) fn caller_code(&self) -> Result<Vec<u8>, String> {
+    /// Generates the trampolines through which kernels call routines: the one that preserves the
+    /// registers of AVX2, then the one that preserves all of them.
+    pub(crate) fn caller_code(&self) -> Result<[Vec<u8>; 2], String> {
         match self {
             #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
-            Compiler::Cranelift(compiler) => compiler.caller_code(),
+            Compiler::Cranelift(compiler) => Ok([compiler.caller_code()?, Vec::new()]),
             #[cfg(all(target_arch = "x86_64", not(windows)))]
-            Compiler::X64 { machine, .. } => Ok(x64::caller_code(*machine)),
+            Compiler::X64(machine) => Ok([x64::AVX2, *machine].map(x64::caller_code)),
         }
     }
 }

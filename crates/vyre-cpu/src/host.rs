@@ -6,17 +6,19 @@ use std::sync::LazyLock;
 /// Code generation for the host.
 pub(crate) struct Host {
     pub(crate) compiler: Compiler,
-    /// Trampoline through which kernels call routines.
-    caller: memmap2::Mmap,
+    /// Trampolines through which kernels call routines.
+    callers: memmap2::Mmap,
+    /// Offset of the one that preserves upper registers, too.
+    upper_caller: usize,
 }
 
 /// Returns the host, or the reason why code cannot be generated for it.
 pub(crate) fn host() -> Result<&'static Host, String> {
     static HOST: LazyLock<Result<Host, String>> = LazyLock::new(|| {
         let compiler = Compiler::new()?;
-        let caller =
-            executable(&compiler.caller_code()?).map_err(|error| format!("no memory for code: {error}"))?;
-        Ok(Host { compiler, caller })
+        let codes = compiler.caller_code()?;
+        let callers = executable(&codes.concat()).map_err(|error| format!("no memory for code: {error}"))?;
+        Ok(Host { compiler, callers, upper_caller: codes[0].len() })
     });
     HOST.as_ref().map_err(Clone::clone)
 }
@@ -26,10 +28,18 @@ pub(crate) fn vectors() -> String {
     host().map_or("no vectors".into(), |host| host.compiler.vectors())
 }
 
+/// Returns why AVX-512 is not used on a processor that has it: a check of it failed.
+pub fn avx512_rejected() -> Option<&'static str> {
+    host().ok().and_then(|host| host.compiler.rejected())
+}
+
 /// Address of the trampoline through which kernels call routines.
 pub(crate) fn caller() -> usize {
     match host() {
-        Ok(host) => host.caller.as_ptr() as usize,
+        Ok(host) => {
+            let offset = if host.compiler.has_upper_registers() { host.upper_caller } else { 0 };
+            host.callers.as_ptr() as usize + offset
+        }
         Err(reason) => unreachable!("code is made only where there is a host: {reason}"),
     }
 }

@@ -44,6 +44,7 @@ mod watchdog;
 mod x64;
 
 pub use backend::{BACKEND_ID, Cpu, LINKED};
+pub use host::avx512_rejected;
 pub use inspect::{CodeReport, MemoryAccess, Reach, Touch, code_report};
 pub use pipeline::{machine_code, vector_listing, vector_listing_for};
 pub use pool::thread_count;

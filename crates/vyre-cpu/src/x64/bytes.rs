@@ -151,6 +151,8 @@ pub(super) struct Label(pub(super) u32);
 #[derive(Default)]
 pub(super) struct Bytes {
     pub(super) code: Vec<u8>,
+    /// Whether any instruction is in EVEX.
+    pub(super) has_evex: bool,
     /// Positions of 32-bit displacements to constants, with the constant and the number of
     /// instruction bytes that follow.
     constants: Vec<(usize, u32, usize)>,
@@ -240,6 +242,7 @@ impl Bytes {
         (register, second, place): (Register, Register, Place),
         immediate: Option<u8>,
     ) {
+        self.has_evex = true;
         let (index, base) = Bytes::upper_bits(place);
         // Of a register as the place, the uppermost bit is where memory has its index.
         let index = if let Place::Register(register) = place { register >> 4 } else { index };

@@ -1,6 +1,7 @@
 //! Check of AVX-512 on this processor.
 //!
-//! One function with every op that has instructions only in AVX-512 is compiled and run, and its
+//! The check runs when the first code that needs it is compiled, which few processes do before their
+//! first result: it takes about 150 µs. One function with every op that has instructions only in AVX-512 is compiled and run, and its
 //! results are compared with those computed lane by lane here. More results are live at once than
 //! there are registers, so the upper ones and their encodings are checked too.
 
@@ -8,11 +9,24 @@ use super::AVX512;
 use crate::effort::Effort;
 use crate::host::executable;
 use crate::piece::{Builder, Function, I32, I64, IntOrder, Lane, Value};
+use std::sync::OnceLock;
+
+static VERDICT: OnceLock<Result<(), String>> = OnceLock::new();
+
+/// Checks AVX-512, once per process.
+pub(crate) fn avx512_works() -> Result<(), String> {
+    VERDICT.get_or_init(check).clone()
+}
+
+/// Returns why the check failed, if it was made and did.
+pub(crate) fn failure() -> Option<&'static str> {
+    VERDICT.get().and_then(|verdict| verdict.as_ref().err()).map(String::as_str)
+}
 
 /// Compares every new op on two pieces with its definition.
-pub(crate) fn check() -> Result<(), String> {
+fn check() -> Result<(), String> {
     let (function, results) = checked_function();
-    let code = super::compile(&function, Effort::Full)?;
+    let (code, _) = super::unchecked(&function, Effort::Full)?;
     let memory = executable(&code).map_err(|error| format!("no memory for code: {error}"))?;
     let mut found = vec![[0_u32; 8]; results.len()];
     // SAFETY: the memory holds a function with this signature from its first byte on; it reads two

@@ -7,7 +7,8 @@ use super::instruction::{Alu, Base, Code, Condition, Inst, Kind, Retry, Shape};
 use super::select::op;
 use regalloc2::{Allocation, Block, Edit, InstOrEdit, Output};
 
-pub(super) fn encode(code: &Code, output: &Output) -> Result<Vec<u8>, String> {
+/// Returns the machine code, and whether any of it is in EVEX.
+pub(super) fn encode(code: &Code, output: &Output) -> Result<(Vec<u8>, bool), String> {
     let frame = Frame::new(code, output)?;
     let targets = targets(code, output);
     let is_placed = |&block: &u32| block == 0 || targets[block as usize] == block;
@@ -40,7 +41,8 @@ pub(super) fn encode(code: &Code, output: &Output) -> Result<Vec<u8>, String> {
             }
         }
     }
-    Ok(encoder.bytes.finish(&code.constants))
+    let has_evex = encoder.bytes.has_evex;
+    Ok((encoder.bytes.finish(&code.constants), has_evex))
 }
 
 /// Returns the two instructions of a block that only sets the flags and branches.

@@ -206,7 +206,7 @@ fn float_instructions_exist_for_every_type() {
                 3 => Extent::Bytes(8),
                 _ => Extent::Whole,
             };
-            let (evex, name) = (Evex { wide: prefix % 2 == 1, memory, ..evex }, format!("{manual}{suffix}"));
+            let (evex, name) = (Evex { wide: prefix % 2 == 1, memory }, format!("{manual}{suffix}"));
             assert!(check_evex(typed, evex, &name, Length::Bits128, &few) > 0);
         }
     }
