@@ -283,8 +283,7 @@ vyre_status vyre_routine_free(vyre_routine routine);
  * copied; nobody else may write it, or read what the call writes, until this returns. */
 vyre_status vyre_run(vyre_routine routine, const vyre_argument *arguments, size_t count, const vyre_options *options, vyre_report *report);
 
-/** Explains as text where a call over this many elements would go, and why. Free it with
- * `vyre_text_free`. */
+/** Explains as text where a call over this many elements would go, and why. Free it with `vyre_text_free`. */
 vyre_status vyre_explain(vyre_routine routine, uint64_t elements, char **text);
 
 /** Gives the same as JSON. */
