@@ -96,7 +96,12 @@ fn conform(programs: u64, seed: u64) -> Result<(), String> {
         vyre.envs(variable);
         succeed(&mut vyre)?;
     }
-    Ok(())
+    // Programs about indices run on memory between guard pages.
+    println!("cpu: {programs} programs about indices from seed {seed}");
+    let mut guarded = Command::new(env!("CARGO"));
+    guarded.args(["test", "--release", "--quiet", "-p", "vyre-cpu", "--test", "all", "proved_at_launch"]);
+    guarded.env("VYRE_CASES", programs.to_string()).env("VYRE_SEED", seed.to_string());
+    succeed(guarded.current_dir(root()))
 }
 
 /// Runs `cpu`'s memory handling and machine code under Valgrind: large frames, threads, every kind

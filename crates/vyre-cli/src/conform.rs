@@ -57,6 +57,9 @@ pub(crate) struct Arguments {
     /// fit in the same time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     statements: Option<u32>,
+    /// Programs about indices only: accesses that a launch proves in range or not, with hostile sizes
+    #[arg(long)]
+    indices: bool,
     /// Print JSON instead of text, without progress
     #[arg(long)]
     json: bool,
@@ -103,6 +106,7 @@ fn search(arguments: &Arguments) -> Result<Ending, Ending> {
     let backend: Arc<dyn VyreBackend> = registry::acquire(&arguments.backend)?.into();
     let mut options = Options::for_backend(&*backend);
     options.max_statements = arguments.statements.unwrap_or(options.max_statements);
+    options.indices = arguments.indices;
     let generator = Generator::new(options);
     let interpreter = registry::backend_is_oracle(backend.id());
     static STOP: AtomicBool = AtomicBool::new(false);

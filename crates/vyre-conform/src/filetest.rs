@@ -22,6 +22,9 @@
 //! - `// test optimize quick`: the optimized kernel is the block under `// expect optimize quick`;
 //!   also `full`, or passes by name; with `elements=4`, `lacks=clz,abs`, `slow=division`,
 //!   `assume=no_overrides`, `assume=dispatch_checks` (which includes the former).
+//! - `// test bounds n=8 x=64`: what the optimizer and a launch prove of the accesses is the block
+//!   under `// expect bounds n=8 x=64`; `n=8` is the value of a uniform, `x=64` a length, and
+//!   `elements=4` coarsens.
 //! - `// test legalise trip-counts`: the kernel legalised by the named passes (`unknown-steps`,
 //!   `nan-stores`, `half-floats`) is the block under `// expect legalise trip-counts`.
 //! - `// test emit opencl`: the kernel's text in that dialect is the block under
@@ -51,11 +54,13 @@ use vyre_driver::{DispatchConfig, VyreBackend};
 use vyre_foundation::diagnostics::{Diagnostic, Diagnostics, Severity, line_column};
 use vyre_foundation::elementwise::{Elementwise, elementwise};
 use vyre_foundation::emit::{Dialect, Settings, emit, prepare};
-use vyre_foundation::ir::{DataType, Program};
-use vyre_foundation::kernel::{BufferId, Kernel};
+use vyre_foundation::ir::{Access, DataType, Program};
+use vyre_foundation::kernel::{AccessMark, BufferId, Doubts, Kernel, KernelBody};
+use vyre_foundation::launch::{Launch, Overrides};
 use vyre_foundation::legalise::{Wanted, legalise};
 use vyre_foundation::ops::Op;
 use vyre_foundation::optimize::{Assume, Pass, Schedule, optimize};
+use vyre_foundation::types::Value;
 use vyre_foundation::{text, wire};
 use vyre_reference::{Fault, Options, Order, Report, run_speaking};
 
@@ -72,6 +77,8 @@ pub enum Command {
     Interpret,
     /// Optimizes the program: `quick`, `full`, or these passes in this order.
     Optimize(Vec<String>),
+    /// Proves accesses in range, for a launch with these sizes.
+    Bounds(Vec<String>),
     /// Legalises the kernel with these passes.
     Legalise(Vec<String>),
     /// Emits the program in a dialect, after a schedule.
@@ -90,6 +97,7 @@ impl fmt::Display for Command {
             Command::Validate => f.write_str("validate"),
             Command::Interpret => f.write_str("interpret"),
             Command::Optimize(words) => write!(f, "optimize {}", words.join(" ")),
+            Command::Bounds(sizes) => write!(f, "bounds {}", sizes.join(" ")),
             Command::Legalise(passes) => write!(f, "legalise {}", passes.join(" ")),
             Command::Emit(words) => write!(f, "emit {}", words.join(" ")),
             Command::Elementwise => f.write_str("elementwise"),
@@ -122,7 +130,7 @@ impl Section {
             ("output", Some(_)) => Some(Section::Outcome),
             ("print", Some(_)) => Some(Section::Outcome),
             ("expect", Some("trap" | "timeout" | "assert")) => Some(Section::Outcome),
-            ("expect", Some("cat" | "optimize" | "legalise" | "emit")) => {
+            ("expect", Some("cat" | "optimize" | "bounds" | "legalise" | "emit")) => {
                 Some(Section::Block(comment.trim_end().to_string()))
             }
             ("error", Some(code)) if code.starts_with('D') && is_code(code) => Some(Section::Outcome),
@@ -254,6 +262,7 @@ impl FileTest {
             | Command::Optimize(_)
             | Command::Legalise(_)
             | Command::Emit(_)
+            | Command::Bounds(_)
             | Command::Elementwise => {
                 let Some((section, found)) = self.found(command)? else { return Ok(()) };
                 let expected = self.expected(&section);
@@ -315,6 +324,7 @@ impl FileTest {
                 let optimized = optimize(kernel, &schedule);
                 Ok(Some(block(command, &optimized.to_string())))
             }
+            Command::Bounds(sizes) => Ok(Some(block(command, &self.bounds(sizes)?))),
             Command::Legalise(passes) => {
                 let kernel = self.program()?.validate().map_err(|faults| faults.to_string())?;
                 let legal = legalise(&kernel, &parse_passes(passes)?);
@@ -324,6 +334,54 @@ impl FileTest {
             Command::Elementwise => Ok(Some((Section::Elementwise, vec![self.elementwise()?]))),
             Command::Run(_) => Ok(None),
         }
+    }
+
+    /// What the optimizer proves of the accesses, and what a launch with these sizes adds.
+    fn bounds(&self, sizes: &[String]) -> Result<String, String> {
+        let program = self.program()?;
+        let kernel = program.validate().map_err(|faults| faults.to_string())?;
+        let size = |name: &str| {
+            let found =
+                sizes.iter().find_map(|size| size.strip_prefix(name)?.strip_prefix('=')?.parse().ok());
+            found.ok_or(format!("`bounds` has no size of `{name}`"))
+        };
+        let mut inputs: Vec<Vec<u8>> = Vec::new();
+        for decl in given_buffers(&program) {
+            let size: u32 = size(&decl.name)?;
+            inputs.push(match decl.access == Access::Uniform && decl.count == 1 {
+                true => size.to_le_bytes()[..decl.element.size()].to_vec(),
+                false => vec![0; size as usize * decl.element.size()],
+            });
+        }
+        let elements = size("elements").unwrap_or(1);
+        let attempt = |doubtful: Doubts| {
+            let assume = Assume { dispatch_checks: true, doubtful, ..Assume::no_overrides(&kernel) };
+            let schedule = Schedule::full().with_assumptions(assume).with_coarsening(elements);
+            let kernel = optimize(kernel.clone(), &schedule);
+            let doubts = doubts(&kernel, &inputs)?;
+            Ok::<_, String>((kernel, doubts))
+        };
+        let (first, doubts) = attempt(Doubts::NONE)?;
+        let (kernel, rest) = if doubts == Doubts::NONE { (first, doubts) } else { attempt(doubts)? };
+        let accesses = kernel.accesses();
+        let name = |access: &AccessMark| {
+            let line = access.at.map(|at| line_column(&self.source, at.start).0);
+            let line = line.map_or(String::new(), |line| format!(" in line {line}"));
+            format!("checked: {}{line}", kernel.place_name(access.place))
+        };
+        let mut lines: Vec<String> = accesses.iter().filter(|access| !access.in_bounds).map(name).collect();
+        lines.dedup();
+        let conditions = match kernel.proof.len() {
+            0 => "nothing is left to the launch".into(),
+            1 => "the launch proves 1 condition".into(),
+            count => format!("the launch proves {count} conditions"),
+        };
+        lines.push(match (doubts == Doubts::NONE, rest == Doubts::NONE) {
+            (true, _) => conditions,
+            (false, true) => format!("not at the first attempt; at the second, {conditions}"),
+            (false, false) => "the launch proves nothing".into(),
+        });
+        Ok(lines.join("\n"))
     }
 
     /// The result of the elementwise proof, as a line of the file.
@@ -509,6 +567,7 @@ fn parse_command(text: &str) -> Result<Command, String> {
             parse_schedule(&words, Assume::default())?;
             Ok(Command::Optimize(words))
         }
+        Some("bounds") => Ok(Command::Bounds(words.map(String::from).collect())),
         Some("legalise") => {
             let passes: Vec<String> = words.map(String::from).collect();
             parse_passes(&passes)?;
@@ -528,7 +587,8 @@ fn parse_command(text: &str) -> Result<Command, String> {
         Some("elementwise") => Ok(Command::Elementwise),
         Some("run") => Ok(Command::Run(words.map(String::from).collect())),
         _ => {
-            let known = "cat, wire, validate, interpret, optimize, legalise, emit, elementwise and run";
+            let known =
+                "cat, wire, validate, interpret, optimize, bounds, legalise, emit, elementwise and run";
             Err(format!("`{text}` is no command; there are {known}"))
         }
     }
@@ -574,6 +634,21 @@ fn parse_schedule(words: &[String], no_overrides: Assume) -> Result<Schedule, St
         }
     }
     Ok(schedule)
+}
+
+/// The accesses of a kernel that a launch on these inputs does not prove in range.
+pub fn doubts(kernel: &KernelBody, inputs: &[Vec<u8>]) -> Result<Doubts, String> {
+    let given: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let launch = Launch::from_inputs(kernel, &given, Overrides::default());
+    let launch = launch.map_err(|faults| faults.to_string())?;
+    Ok(launch.doubts(&kernel.proof, &mut |buffer, index| {
+        let mut bound =
+            kernel.bound_buffers().into_iter().filter(|&id| kernel.buffer(id).decl.access.is_input());
+        let bytes = &inputs[bound.position(|id| id == buffer)?];
+        let element = kernel.buffer(buffer).decl.element;
+        let chunk = bytes.chunks_exact(element.size()).nth(index as usize);
+        chunk.map_or(Some(Value::zero(element.value_type())), |bytes| element.load(bytes))
+    }))
 }
 
 fn parse_data(text: &str) -> Result<(String, DataType, Vec<u8>), String> {

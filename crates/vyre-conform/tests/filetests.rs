@@ -174,6 +174,7 @@ fn trials_of(name: &str, file: &Path, backends: &Backends) -> Vec<Trial> {
             | Command::Validate
             | Command::Interpret
             | Command::Optimize(_)
+            | Command::Bounds(_)
             | Command::Legalise(_)
             | Command::Emit(_)
             | Command::Elementwise => {

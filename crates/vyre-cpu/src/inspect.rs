@@ -58,8 +58,8 @@ pub struct CodeReport {
     pub accesses: Vec<MemoryAccess>,
     /// Branches that are taken if any lane needs them.
     pub divergent_branches: usize,
-    /// Number of requirements a dispatch must satisfy to run this code; others run code with more
-    /// checks.
+    /// Number of accesses and guards that a dispatch must prove to run this code; others run code
+    /// with more checks.
     pub requirements: usize,
 }
 
@@ -92,7 +92,7 @@ pub fn code_report(program: &Program, config: &DispatchConfig) -> Result<CodeRep
         lanes: code.lanes,
         accesses: walk.accesses,
         divergent_branches: walk.branches,
-        requirements: kernel.requires.len(),
+        requirements: kernel.proof.len(),
     })
 }
 

@@ -34,7 +34,7 @@ use crate::{BackendError, CacheLimits, DeviceProfile, DispatchConfig, Schedule, 
 use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::time::Duration;
-use vyre_foundation::kernel::{BufferId, Coverage, Kernel, KernelBody};
+use vyre_foundation::kernel::{BufferId, Coverage, Doubts, Kernel, KernelBody};
 use vyre_foundation::launch::Launch;
 use vyre_foundation::ops::OpId;
 use vyre_foundation::optimize::{self, Assume};
@@ -163,8 +163,10 @@ pub struct Form {
     pub within_domain: bool,
     /// Whether each dispatch supplies that domain.
     pub given_domain: bool,
-    /// Whether it runs only dispatches that meet the kernel's requirements.
+    /// Whether it runs only dispatches that complete the kernel's proof.
     pub selective: bool,
+    /// The accesses that the proof leaves out, because a dispatch did not prove them.
+    pub doubtful: Doubts,
     /// Whether the kernel can be stopped.
     pub stoppable: bool,
     /// Whether the grid is folded onto the device's axes.
@@ -185,6 +187,7 @@ impl Form {
             within_domain,
             given_domain: within_domain && config.gives_domain(),
             selective: true,
+            doubtful: Doubts::NONE,
             stoppable: false,
             folded: false,
             elements: if within_domain { config.elements_per_invocation.unwrap_or(1) } else { 1 },
@@ -203,6 +206,7 @@ impl Form {
             workgroup: Some(self.workgroup),
             within_domain: self.within_domain,
             dispatch_checks: self.selective,
+            doubtful: self.doubtful,
         }
     }
 

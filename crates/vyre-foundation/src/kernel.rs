@@ -21,13 +21,17 @@
 mod coverage;
 pub(crate) mod facts;
 pub(crate) mod ids;
-pub(crate) mod requirement;
+pub(crate) mod interval;
+pub(crate) mod known;
+pub(crate) mod proof;
 pub(crate) mod uniformity;
 
 #[cfg(feature = "compiler")]
 pub use coverage::{Coverage, Width, coverage};
+pub use facts::AccessMark;
 pub use ids::{ArrayId, BufferId, LocalId, ValueId};
-pub use requirement::{Extent, Known, Requirement};
+pub use known::Known;
+pub use proof::{Doubts, Proof};
 
 use crate::diagnostics::Diagnostics;
 use crate::ir::{Access, BufferDecl, Builtin, Name, Span};
@@ -95,9 +99,9 @@ pub struct KernelBody {
     /// Elements of the domain's first axis that one invocation handles: 1 unless the optimizer
     /// coarsened the kernel. A coarsened kernel cannot be dispatched over a caller-supplied grid.
     pub coarsening: u32,
-    /// Conditions that a dispatch must satisfy to run this form of the kernel
-    /// (`Launch::satisfies`). Empty unless the optimizer may assume that dispatches are checked.
-    pub requires: Vec<Requirement>,
+    /// The accesses and guards that a dispatch must prove to run this form of the kernel
+    /// (`Launch::doubts`). Empty unless the optimizer may assume that dispatches are checked.
+    pub proof: Proof,
     /// The program's `print` and `assert` statements, in order. The kernel itself does not act on
     /// them.
     pub messages: Vec<Site>,

@@ -6,9 +6,11 @@
 //! single-value uniforms, then the grid that covers it.
 
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
-use crate::ir::Access;
-use crate::kernel::requirement::{Facts, Lookup};
-use crate::kernel::{BufferId, KernelBody, KernelDomain, Known, Requirement};
+use crate::ir::{Access, Builtin};
+use crate::kernel::interval::Interval;
+use crate::kernel::known::Lookup;
+use crate::kernel::proof::Facts;
+use crate::kernel::{BufferId, Doubts, KernelBody, KernelDomain, Known, Proof};
 #[cfg(feature = "compiler")]
 use crate::optimize::dispatch_iteration_bound;
 use crate::types::Value;
@@ -116,19 +118,29 @@ impl Launch {
         axis(0).saturating_mul(axis(1)).saturating_mul(axis(2))
     }
 
-    /// Whether the dispatch meets the requirements of a kernel. `element` returns an element of a
-    /// `read` or `uniform` buffer, zero if out of range, or `None` if its memory cannot be read.
-    pub fn satisfies(
-        &self,
-        requires: &[Requirement],
-        element: &mut dyn FnMut(BufferId, u32) -> Option<Value>,
-    ) -> bool {
-        let mut facts = Facts { launch: self, element };
-        requires.iter().all(|requirement| requirement.holds(&mut facts))
+    /// The accesses that a kernel's proof does not show to be in range for this dispatch. `element`
+    /// returns an element of a `read` or `uniform` buffer, zero if out of range, or `None` if its
+    /// memory cannot be read.
+    pub fn doubts(&self, proof: &Proof, element: &mut dyn FnMut(BufferId, u32) -> Option<Value>) -> Doubts {
+        proof.fails(&mut Facts { launch: self, element })
+    }
+
+    /// The values of a builtin over all invocations that run.
+    pub(crate) fn place(&self, builtin: Builtin, axis: usize) -> Interval {
+        let (grid, workgroup) = (i128::from(self.grid[axis]), i128::from(self.workgroup[axis]));
+        match builtin {
+            Builtin::InvocationId => {
+                Interval::first(self.limit.map_or(grid * workgroup, |limit| i128::from(limit[axis])))
+            }
+            Builtin::WorkgroupId => Interval::first(grid),
+            Builtin::LocalId => Interval::first(workgroup),
+            Builtin::GridSize => Interval::only(grid),
+            Builtin::WorkgroupSize => Interval::only(workgroup),
+        }
     }
 
     /// Like [`iteration_bound`](crate::optimize::iteration_bound), using the facts about this
-    /// dispatch. `element` is as for [`satisfies`](Self::satisfies).
+    /// dispatch. `element` is as for [`doubts`](Self::doubts).
     #[cfg(feature = "compiler")]
     pub fn iteration_bound(
         &self,

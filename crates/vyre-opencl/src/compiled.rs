@@ -44,7 +44,7 @@ const PROCESSOR_WORKGROUP: u32 = 1024;
 /// Workgroups per compute unit: enough for faster units to take on more of them.
 const WORKGROUPS_PER_UNIT: u32 = 8;
 
-/// Form of a dispatch that meets the requirements.
+/// Form of a dispatch that completes the proof.
 pub(crate) fn form_of(core: &Core, kernel: &Kernel, config: &DispatchConfig) -> Form {
     let form = Form::new(kernel, config);
     let own = kernel.workgroup_size;

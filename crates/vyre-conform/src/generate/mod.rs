@@ -18,6 +18,7 @@
 //! after a divergent `return`.
 
 mod expr;
+mod indices;
 mod shape;
 mod stmt;
 mod values;
@@ -62,6 +63,9 @@ pub struct Options {
     pub subgroup_size: Option<u32>,
     /// Table ops that must not appear.
     pub without: BTreeSet<Op>,
+    /// Programs about indices only (`generate/indices.rs`): accesses that a launch proves in range or
+    /// not, on integers.
+    pub indices: bool,
     /// Approximate number of statements per program.
     pub max_statements: u32,
     /// Approximate number of expression nodes that one invocation evaluates.
@@ -87,6 +91,7 @@ impl Default for Options {
             floats: true,
             subgroup_size: None,
             without: BTreeSet::new(),
+            indices: false,
             max_statements: 40,
             max_cost: 600,
             max_invocations: 96,
@@ -204,6 +209,9 @@ impl Generator {
 
     /// The case encoded by these bytes.
     pub fn from_bytes(&self, bytes: &[u8]) -> Case {
+        if self.options.indices {
+            return indices::case(Choices::new(bytes), self.options.subgroup_size.unwrap_or(4));
+        }
         let mut state = State {
             options: &self.options,
             forms: &self.forms,

@@ -7,13 +7,15 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::time::Duration;
+use vyre_conform::filetest::doubts;
 use vyre_conform::generate::{Generator, Options};
 use vyre_conform::seeds::Seeds;
 use vyre_cpu::Cpu;
 use vyre_driver::{BackendError, Binding, CompiledPipeline, DispatchConfig, Schedule, VyreBackend};
 use vyre_foundation::ir::{Access, Program};
-use vyre_foundation::kernel::Kernel;
+use vyre_foundation::kernel::{Doubts, Kernel};
 use vyre_foundation::launch::{Launch, Overrides};
+use vyre_foundation::optimize::{self, Assume, optimize};
 use vyre_foundation::text::parse;
 use vyre_reference::CpuRef;
 
@@ -137,6 +139,37 @@ fn generated_programs_stay_in_their_buffers() -> Result<(), BackendError> {
         }
     }
     assert!(compared > cases, "most generated programs run");
+    Ok(())
+}
+
+/// Programs about indices, with hostile parameters: code that a launch proved safe stays in the
+/// buffers and gives the interpreter's bits.
+#[test]
+fn programs_proved_at_launch_stay_in_their_buffers() -> Result<(), BackendError> {
+    let cpu = Cpu::new()?;
+    let generator = Generator::new(Options { indices: true, ..Options::default() });
+    let (mut proved, mut cases) = (0, 0);
+    for seed in Seeds::new(40, 400, Duration::from_secs(20)) {
+        cases += 1;
+        let case = generator.from_seed(0x7000_0000 + seed);
+        let kernel = case.program.validate()?;
+        let config = DispatchConfig::default();
+        let Some(pipeline) = cpu.compile_native(&case.program, &config)? else {
+            unreachable!("the backend compiles")
+        };
+        let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
+        let expected = CpuRef.dispatch_borrowed(&case.program, &inputs, &config)?;
+        let against = if seed % 2 == 0 { Against::Start } else { Against::End };
+        let given = run_guarded(&*pipeline, &kernel, &case.inputs, against)?;
+        assert_eq!(given, expected, "seed {seed}\n{}", case.program);
+        if seed % 16 == 0 {
+            let assume = Assume { dispatch_checks: true, ..Assume::no_overrides(&kernel) };
+            let optimized = optimize(kernel, &optimize::Schedule::full().with_assumptions(assume));
+            let holds = doubts(&optimized, &case.inputs).is_ok_and(|doubts| doubts == Doubts::NONE);
+            proved += u64::from(holds && !optimized.proof.is_empty());
+        }
+    }
+    assert!(proved * 64 > cases, "{proved} of {} programs are proved as a whole", cases.div_ceil(16));
     Ok(())
 }
 

@@ -19,9 +19,10 @@ use crate::{
 };
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vyre_foundation::ir::Access;
-use vyre_foundation::kernel::{BufferId, Kernel};
+use vyre_foundation::kernel::{BufferId, Doubts, Kernel};
 use vyre_foundation::launch::{self, Launch, Overrides};
 
 pub(super) struct Pipeline<D: Device> {
@@ -39,6 +40,8 @@ pub(super) struct Pipeline<D: Device> {
     recognition: Recognition,
     usual: Arc<Variant<D::Code>>,
     forms: Arc<CodeCache<D>>,
+    /// The accesses that some dispatch did not prove in range, as the bits of a [`Doubts`].
+    doubted: AtomicU64,
 }
 
 /// Approximate limit on the input bytes of a batch that are in flight at a time.
@@ -100,6 +103,7 @@ impl<D: Device> Pipeline<D> {
             shared,
             usual,
             forms,
+            doubted: AtomicU64::default(),
         })
     }
 
@@ -134,8 +138,8 @@ impl<D: Device> Pipeline<D> {
         }
     }
 
-    /// Plans a dispatch that has no reusable plan. A dispatch that violates an assumption of the
-    /// code gets code with all checks; a dispatch with an empty grid needs no other code.
+    /// Plans a dispatch that has no reusable plan. A dispatch that does not complete the proof of the
+    /// code gets code with more checks; a dispatch with an empty grid needs no other code.
     fn plan_anew(
         &self,
         plan: &mut Plan,
@@ -161,9 +165,8 @@ impl<D: Device> Pipeline<D> {
             let launch = &mut plan.launch;
             launch.fit_bound(&variant.kernel, &self.bound, &given, overrides)?;
             let mut wanted = self.device().form_of_launch(form, launch)?;
-            let requires = &variant.kernel.requires;
-            if !launch.grid.contains(&0) && !launch.satisfies(requires, &mut known) {
-                wanted.selective = false;
+            if !launch.grid.contains(&0) {
+                self.settle_doubts(&mut wanted, launch.doubts(&variant.kernel.proof, &mut known));
             }
             if wanted == form {
                 break variant;
@@ -179,6 +182,21 @@ impl<D: Device> Pipeline<D> {
             plan.repeat(&self.recognition, (asked, form), self.device(), arguments);
         }
         Ok(variant)
+    }
+
+    /// Changes the form to one that leaves these accesses checked. It leaves all accesses checked
+    /// that any dispatch left in doubt, so that there are few forms, and those that remain need no
+    /// second attempt.
+    fn settle_doubts(&self, form: &mut Form, doubts: Doubts) {
+        if doubts == Doubts::NONE {
+            return;
+        }
+        if form.doubtful == Doubts::NONE {
+            let before = self.doubted.fetch_or(doubts.bits(), Ordering::Relaxed);
+            form.doubtful = doubts.with(Doubts::from_bits(before));
+        } else {
+            (form.selective, form.doubtful) = (false, Doubts::NONE);
+        }
     }
 }
 

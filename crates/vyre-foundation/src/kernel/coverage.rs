@@ -36,7 +36,7 @@ pub enum Width {
 }
 
 impl Coverage {
-    /// Whether a dispatch writes all of a buffer. `element` is as for [`Launch::satisfies`].
+    /// Whether a dispatch writes all of a buffer. `element` is as for [`Launch::doubts`].
     pub fn holds(
         self,
         buffer: BufferId,

@@ -2,7 +2,7 @@
 //! device features that it needs, and whether its result depends on the workgroup size.
 
 use super::{BufferId, Def, KernelBody, Needs, Place, Stmt, StmtKind, ValueId};
-use crate::ir::{Access, Builtin};
+use crate::ir::{Access, Builtin, Span};
 use crate::ops::{AtomicOp, Op, SubgroupOp};
 use crate::types::{DataType, ValueType};
 use std::collections::HashSet;
@@ -40,6 +40,56 @@ impl KernelBody {
     /// Whether a dispatch can trap.
     pub fn traps(&self) -> bool {
         has_trap(&self.body)
+    }
+}
+
+/// An access to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessMark {
+    /// The memory.
+    pub place: Place,
+    /// Whether the index was proved in range.
+    pub in_bounds: bool,
+    /// Position in the source text, if the program was parsed from text.
+    pub at: Option<Span>,
+}
+
+#[cfg(feature = "compiler")]
+impl KernelBody {
+    /// Every access to memory, in the order of the statements.
+    pub fn accesses(&self) -> Vec<AccessMark> {
+        let mut found = Vec::new();
+        crate::optimize::each_stmt(&self.body, &mut |stmt| {
+            let access = match &stmt.kind {
+                StmtKind::Def(_, Def::Load { place, in_bounds, .. })
+                | StmtKind::Store { place, in_bounds, .. } => Some((*place, *in_bounds)),
+                StmtKind::Def(_, Def::Atomic { buffer, in_bounds, .. }) => {
+                    Some((Place::Buffer(*buffer), *in_bounds))
+                }
+                StmtKind::Def(..)
+                | StmtKind::Set(..)
+                | StmtKind::Clear(_)
+                | StmtKind::If { .. }
+                | StmtKind::For { .. }
+                | StmtKind::Loop(_)
+                | StmtKind::Break
+                | StmtKind::Continue
+                | StmtKind::Return
+                | StmtKind::Barrier
+                | StmtKind::Region { .. }
+                | StmtKind::Trap(_) => None,
+            };
+            found.extend(access.map(|(place, in_bounds)| AccessMark { place, in_bounds, at: stmt.at }));
+        });
+        found
+    }
+
+    /// The name of a buffer or array.
+    pub fn place_name(&self, place: Place) -> &str {
+        match place {
+            Place::Buffer(id) => &self.buffer(id).decl.name,
+            Place::Array(id) => &self.arrays[id.index()].name,
+        }
     }
 }
 

@@ -11,9 +11,8 @@
 
 mod progress;
 
-use super::interval::{Interval, transfer};
 use super::walk::each_stmt;
-use crate::ir::Builtin;
+use crate::kernel::interval::{Interval, Order, transfer};
 use crate::kernel::{BufferId, Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
 use crate::launch::Launch;
 use crate::ops::{Op, SubgroupOp};
@@ -264,9 +263,10 @@ impl<'a> Walk<'a> {
                 let known = self.dispatch.is_some() || count > 0;
                 if known { Interval::only(count.into()) } else { full }
             }
-            Def::Builtin(builtin, axis) => {
-                self.dispatch.as_ref().map_or(full, |dispatch| dispatch.place(*builtin, usize::from(*axis)))
-            }
+            Def::Builtin(builtin, axis) => self
+                .dispatch
+                .as_ref()
+                .map_or(full, |dispatch| dispatch.launch.place(*builtin, usize::from(*axis))),
             Def::Op(op, operands) => {
                 let args = operands.iter().map(|operand| self.ranges[operand.index()]);
                 let args: SmallVec<[Interval; 4]> = args.collect();
@@ -346,79 +346,6 @@ impl<'a> Walk<'a> {
             {
                 self.assign(*local, Variable { range, ..variable });
             }
-        }
-    }
-}
-
-impl Dispatch<'_> {
-    /// The range of a builtin.
-    fn place(&self, builtin: Builtin, axis: usize) -> Interval {
-        let launch = self.launch;
-        let (grid, workgroup) = (i128::from(launch.grid[axis]), i128::from(launch.workgroup[axis]));
-        let below = |count: i128| Interval::new(0, (count - 1).max(0));
-        match builtin {
-            Builtin::InvocationId => {
-                below(launch.limit.map_or(grid * workgroup, |limit| i128::from(limit[axis])))
-            }
-            Builtin::WorkgroupId => below(grid),
-            Builtin::LocalId => below(workgroup),
-            Builtin::GridSize => Interval::only(grid),
-            Builtin::WorkgroupSize => Interval::only(workgroup),
-        }
-    }
-}
-
-/// A relation that holds between two integers.
-#[derive(Clone, Copy)]
-enum Order {
-    Less,
-    LessEqual,
-    Greater,
-    GreaterEqual,
-    Equal,
-    Different,
-}
-
-impl Order {
-    /// The relation implied by a comparison that is true or false; `None` if the op is not a
-    /// comparison.
-    fn of(op: Op, holds: bool) -> Option<Order> {
-        let row = [
-            (Op::Lt, Order::Less, Order::GreaterEqual),
-            (Op::Le, Order::LessEqual, Order::Greater),
-            (Op::Gt, Order::Greater, Order::LessEqual),
-            (Op::Ge, Order::GreaterEqual, Order::Less),
-            (Op::Eq, Order::Equal, Order::Different),
-            (Op::Ne, Order::Different, Order::Equal),
-        ];
-        row.into_iter().find(|row| row.0 == op).map(|row| if holds { row.1 } else { row.2 })
-    }
-
-    /// The relation with its operands exchanged.
-    fn mirrored(self) -> Order {
-        match self {
-            Order::Less => Order::Greater,
-            Order::LessEqual => Order::GreaterEqual,
-            Order::Greater => Order::Less,
-            Order::GreaterEqual => Order::LessEqual,
-            Order::Equal | Order::Different => self,
-        }
-    }
-
-    /// The possible values of the left operand.
-    fn left(self, left: Interval, right: Interval) -> Interval {
-        match self {
-            Order::Less => Interval::new(i128::MIN, right.high - 1),
-            Order::LessEqual => Interval::new(i128::MIN, right.high),
-            Order::Greater => Interval::new(right.low + 1, i128::MAX),
-            Order::GreaterEqual => Interval::new(right.low, i128::MAX),
-            Order::Equal => right,
-            // Only an end of the interval can be excluded.
-            Order::Different => match right.single() {
-                Some(low) if low == left.low => Interval::new(low + 1, i128::MAX),
-                Some(high) if high == left.high => Interval::new(i128::MIN, high - 1),
-                Some(_) | None => left,
-            },
         }
     }
 }

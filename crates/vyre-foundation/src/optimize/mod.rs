@@ -26,7 +26,6 @@ pub(crate) mod fold;
 mod forward;
 mod fuse;
 mod hoist;
-mod interval;
 mod iterations;
 mod propagate;
 pub(crate) mod range;

@@ -12,18 +12,20 @@
 //! links. A comparison that the facts decide becomes a constant; a branch on a condition that is
 //! already known is replaced by the side taken.
 
-mod extent;
+mod prove;
 
-use super::interval::{Interval, transfer};
 use super::rewrite::Names;
 use super::target::Assume;
 use super::walk::{ends, fixed_len};
 use crate::ir::{Builtin, Span};
+use crate::kernel::interval::{Interval, Order as Relation, transfer};
+use crate::kernel::proof::Reg;
 use crate::kernel::{
-    BufferId, Def, KernelBody, KernelDomain, Known, Operands, Place, Stmt, StmtKind, ValueId,
+    BufferId, Def, KernelBody, KernelDomain, Known, LocalId, Operands, Place, Stmt, StmtKind, ValueId,
 };
 use crate::ops::{Op, Signature, SubgroupOp};
 use crate::types::{Value, ValueType};
+use prove::Writer;
 use std::collections::HashMap;
 
 /// Maximum number of values that a search for a chain visits.
@@ -76,10 +78,12 @@ fn walk(body: &mut KernelBody, assume: &Assume, observed: Option<Observed>) -> O
         shortest: (0..body.buffers.len()).map(|id| shortest(body, BufferId(id as u32))).collect(),
         journal: Vec::new(),
         assume: *assume,
+        writer: Writer::new(body, assume),
         body,
     };
     let statements = walk.block(statements);
     walk.body.body = statements;
+    walk.body.proof = walk.writer.finish();
     walk.observed
 }
 
@@ -151,6 +155,9 @@ enum Undo {
     Interval(ValueId, Interval),
     Above(ValueId),
     Shortest(BufferId, i128),
+    Restricted(ValueId, Option<Reg>),
+    Guard,
+    Variable(LocalId),
 }
 
 struct Walk<'a> {
@@ -163,6 +170,7 @@ struct Walk<'a> {
     /// The minimum length of each buffer.
     shortest: Vec<i128>,
     journal: Vec<Undo>,
+    writer: Writer,
     observed: Option<Observed>,
 }
 
@@ -216,6 +224,7 @@ impl Walk<'_> {
         for mut stmt in statements {
             self.observe(&mut stmt);
             self.names.apply(&mut stmt.kind);
+            self.writer.at = stmt.at;
             if let StmtKind::If { condition, then, otherwise } = stmt.kind {
                 self.branch(Branch { condition, then, otherwise, at: stmt.at }, out);
             } else if self.keeps(&mut stmt.kind) {
@@ -240,15 +249,14 @@ impl Walk<'_> {
             StmtKind::For { counter, from, to, step, body } => {
                 let mark = self.journal.len();
                 self.count(*counter, [*from, *to, *step]);
-                *body = self.block(std::mem::take(body));
+                *body = self.looped(std::mem::take(body));
                 self.undo(mark);
             }
-            StmtKind::Loop(body) | StmtKind::Region { body, .. } => {
-                *body = self.block(std::mem::take(body));
-            }
+            StmtKind::Loop(body) => *body = self.looped(std::mem::take(body)),
+            StmtKind::Region { body, .. } => *body = self.block(std::mem::take(body)),
+            StmtKind::Set(local, value) => self.assign_variable(*local, *value),
             StmtKind::If { .. } => unreachable!("the caller works on branches"),
-            StmtKind::Set(..)
-            | StmtKind::Clear(_)
+            StmtKind::Clear(_)
             | StmtKind::Break
             | StmtKind::Continue
             | StmtKind::Return
@@ -303,7 +311,8 @@ impl Walk<'_> {
                     return false;
                 }
             }
-            Def::Const(_) | Def::Get(_) | Def::Len(_) | Def::Builtin(..) | Def::Subgroup(..) => {}
+            Def::Get(local) => self.read_variable(value, *local),
+            Def::Const(_) | Def::Len(_) | Def::Builtin(..) | Def::Subgroup(..) => {}
         }
         let mut interval = self.interval_of(value, def);
         if let Def::Op(op, operands) = def
@@ -357,12 +366,7 @@ impl Walk<'_> {
             Def::Const(constant) => Interval::of_constant(*constant),
             Def::Op(op, operands) => self.op_interval(*op, operands, full),
             Def::Load { place, .. } => Interval::of_element(self.body.element(*place)),
-            Def::Len(buffer) => Interval { low: self.shortest[buffer.index()], ..full }
-                .meet(
-                    fixed_len(self.body, Place::Buffer(*buffer))
-                        .map_or(full, |len| Interval::only(len.into())),
-                )
-                .unwrap_or(full),
+            Def::Len(buffer) => self.interval_of_length(*buffer),
             Def::Builtin(builtin, axis) => self.builtin_interval(*builtin, usize::from(*axis)),
             Def::Subgroup(SubgroupOp::Size, _) => Interval::new(1, MAX_SUBGROUP),
             Def::Subgroup(SubgroupOp::Count, _) => Interval::new(1, self.most_invocations()),
@@ -379,6 +383,14 @@ impl Walk<'_> {
             )
             | Def::Get(_)
             | Def::Atomic { .. } => full,
+        }
+    }
+
+    fn interval_of_length(&self, buffer: BufferId) -> Interval {
+        let full = Interval::of_type(ValueType::U32);
+        match fixed_len(self.body, Place::Buffer(buffer)) {
+            Some(length) => Interval::only(length.into()),
+            None => Interval { low: self.shortest[buffer.index()], ..full },
         }
     }
 
@@ -413,7 +425,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The outcome of a guard in every dispatch that meets the kernel's requirements, if it can be
+    /// The outcome of a guard in every dispatch that completes the proof, if it can be
     /// left to those.
     fn left_guard(&mut self, op: Op, operands: &Operands) -> Option<bool> {
         let order = Order::of(op, operands[0], *operands.get(1)?)?;
@@ -541,6 +553,7 @@ impl Walk<'_> {
 
     /// Adds the facts about a loop counter inside the loop.
     fn count(&mut self, counter: ValueId, [from, to, step]: [ValueId; 3]) {
+        self.restrict_counter(counter, [from, to, step]);
         let [start, end, stride] = [from, to, step].map(|bound| self.refreshed(bound, REFRESH_DEPTH));
         let full = Interval::of_type(self.body.ty(counter));
         let (interval, limit) = if stride.low >= 0 {
@@ -592,12 +605,14 @@ impl Walk<'_> {
             self.learn_below(x, y, false);
             self.learn_below(y, x, false);
         } else if matches!(op, Op::Eq | Op::Ne) {
+            self.restrict(x, Relation::Different, y);
             self.learn_differs(x, y);
             self.learn_differs(y, x);
         }
     }
 
     fn learn_below(&mut self, x: ValueId, y: ValueId, strict: bool) {
+        self.restrict(x, if strict { Relation::Less } else { Relation::LessEqual }, y);
         let gap = i128::from(strict);
         let (below, above) = (self.intervals[x.index()], self.intervals[y.index()]);
         self.narrow(x, Interval { high: below.high.min(above.high - gap), ..below });
@@ -644,6 +659,9 @@ impl Walk<'_> {
                     self.above[value.index()].pop();
                 }
                 Undo::Shortest(buffer, before) => self.shortest[buffer.index()] = before,
+                Undo::Restricted(value, before) => self.writer.restore(value, before),
+                Undo::Guard => self.writer.leave(),
+                Undo::Variable(local) => self.writer.forget(local),
             }
         }
     }
@@ -661,16 +679,6 @@ impl Walk<'_> {
         }
         let found = transfer(*op, &args[..operands.len()], self.body.ty(operands[0]), self.body.ty(value));
         found.meet(stored).unwrap_or(stored)
-    }
-
-    /// Whether the index is in range, in all dispatches or in those that meet the kernel's
-    /// requirements.
-    fn proves(&mut self, index: ValueId, place: Place) -> bool {
-        self.in_range(index, place)
-            || match place {
-                Place::Buffer(buffer) => self.require_below(index, Known::Len(buffer)),
-                Place::Array(_) => false,
-            }
     }
 
     fn in_range(&self, index: ValueId, place: Place) -> bool {

@@ -18,6 +18,7 @@ pub(super) enum Outcome {
 }
 
 /// A map from each value to its replacement.
+#[derive(Clone)]
 pub(super) struct Names(Vec<ValueId>);
 
 impl Names {

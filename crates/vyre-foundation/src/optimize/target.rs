@@ -1,6 +1,6 @@
 //! What passes can assume about the device and the dispatches.
 
-use crate::kernel::KernelBody;
+use crate::kernel::{Doubts, KernelBody};
 use crate::ops::Op;
 
 /// The features that a device lacks.
@@ -27,15 +27,21 @@ pub struct Assume {
     /// No dispatch overrides the grid, so that a shape-free kernel runs only invocations inside its
     /// domain.
     pub within_domain: bool,
-    /// Every dispatch is checked against `KernelBody::requires`, and does not run this kernel if
-    /// the check fails.
+    /// Every dispatch runs the `KernelBody::proof`, and does not run this kernel if the proof fails.
     pub dispatch_checks: bool,
+    /// The accesses that stay checked nevertheless.
+    pub doubtful: Doubts,
 }
 
 impl Assume {
     /// Guarantees that every dispatch runs the kernel at its own workgroup size, over its own
     /// domain.
     pub fn no_overrides(kernel: &KernelBody) -> Assume {
-        Assume { workgroup: Some(kernel.workgroup_size), within_domain: true, dispatch_checks: false }
+        Assume {
+            workgroup: Some(kernel.workgroup_size),
+            within_domain: true,
+            dispatch_checks: false,
+            ..Assume::default()
+        }
     }
 }

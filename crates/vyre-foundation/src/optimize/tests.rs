@@ -1,8 +1,8 @@
 //! Tests arithmetic rewrites against the evaluator, at the limits of every type and in between.
 
-use super::interval::{Interval, transfer};
 use super::{Pass, Schedule, Target, check, optimize};
 use crate::ir::{BufferDecl, Expr, Node, Program};
+use crate::kernel::interval::{Interval, transfer};
 use crate::kernel::{Def, KernelBody, Stmt, StmtKind};
 use crate::ops::{Op, eval};
 use crate::types::{Value, ValueType};

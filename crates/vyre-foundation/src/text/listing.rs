@@ -4,7 +4,7 @@
 use super::literal::{write_quoted, write_value};
 use super::printer::{Counts, Quoted};
 use super::vocabulary::{AXES, atomic_name, subgroup_name};
-use crate::kernel::requirement::Named;
+use crate::kernel::known::Named;
 use crate::kernel::{
     ArrayId, BufferId, Def, Kernel, KernelBody, KernelDomain, LocalId, Place, Stmt, StmtKind, ValueId,
 };
@@ -61,9 +61,7 @@ impl<'a> Listing<'a, '_> {
             }
             self.out.write_str("\n")?;
         }
-        for requirement in &kernel.requires {
-            writeln!(self.out, "  requires {}", Named(kernel, requirement))?;
-        }
+        write!(self.out, "{}", Named(kernel, &kernel.proof))?;
         for (k, array) in kernel.arrays.iter().enumerate() {
             writeln!(
                 self.out,

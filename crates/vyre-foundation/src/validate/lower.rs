@@ -18,7 +18,7 @@ use crate::ir::{
 };
 use crate::kernel::{
     ArrayId, BufferId, Def, KernelBody, KernelBuffer, Local, LocalId, Needs, Operands, Place, PrivateArray,
-    Site, Stmt, StmtKind, ValueId, ValueInfo,
+    Proof, Site, Stmt, StmtKind, ValueId, ValueInfo,
 };
 use crate::ops::{Op, eval};
 use crate::types::{Value, ValueType};
@@ -70,7 +70,7 @@ pub(super) fn lower(
         body: Vec::new(),
         shape_free: false,
         coarsening: 1,
-        requires: Vec::new(),
+        proof: Proof::default(),
         messages: Vec::new(),
         sized_by_elements: false,
         needs: Needs::default(),

@@ -6,9 +6,9 @@
 //! direction, and only from within limits, the distance bounds the iterations: for sums by the
 //! step, for quotients and products by the logarithm.
 
-use super::super::interval::Interval;
 use super::super::walk::each_stmt;
-use super::{Order, Variable, Walk, assigned};
+use super::{Variable, Walk, assigned};
+use crate::kernel::interval::{Interval, Order};
 use crate::kernel::{Def, LocalId, Stmt, StmtKind, ValueId};
 use crate::ops::Op;
 use std::collections::HashMap;
