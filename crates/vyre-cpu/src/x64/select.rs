@@ -634,6 +634,8 @@ pub(super) mod op {
         ADD_HALVES 1 1 0xFD "vpaddw";
         SUB_HALVES 1 1 0xF9 "vpsubw";
         MUL_HALVES 1 1 0xD5 "vpmullw";
+        MUL_HIGH_HALVES 1 1 0xE4 "vpmulhuw";
+        MUL_HIGH_HALVES_SIGNED 1 1 0xE5 "vpmulhw";
         EQUAL_HALVES 1 1 0x75 "vpcmpeqw";
         GREATER_HALVES 1 1 0x65 "vpcmpgtw";
         MIN_HALVES 1 1 0xEA "vpminsw";
@@ -693,6 +695,10 @@ pub(super) mod op {
         EXTRACT_HALF 1 3 0x39 "vextracti128";
         INSERT_HALF 1 3 0x38 "vinserti128";
         COMBINE_HALVES 1 3 0x46 "vperm2i128";
+        INTERLEAVE_LOW_WORDS 1 1 0x62 "vpunpckldq";
+        INTERLEAVE_HIGH_WORDS 1 1 0x6A "vpunpckhdq";
+        INTERLEAVE_LOW_LONGS 1 1 0x6C "vpunpcklqdq";
+        INTERLEAVE_HIGH_LONGS 1 1 0x6D "vpunpckhqdq";
         PERMUTE_LONGS 1 3 0x00 wide "vpermq";
         PERMUTE_WORDS 1 2 0x36 "vpermd";
         SHUFFLE_BYTES 1 2 0x00 "vpshufb";
