@@ -338,6 +338,9 @@ impl Translator<'_> {
             Op::Div { signed: false } => self.cursor.ins().udiv(a, b),
             Op::Rem { signed: true } => self.cursor.ins().srem(a, b),
             Op::Rem { signed: false } => self.cursor.ins().urem(a, b),
+            Op::MulHigh { signed } if ty == piece::Type::piece(Lane::I16, PIECE_BYTES) => {
+                self.multiply_high_halves(signed, a, b)
+            }
             Op::MulHigh { signed } if ty.is_piece() => self.multiply_high(signed, a, b),
             Op::MulHigh { signed: true } => self.cursor.ins().smulhi(a, b),
             Op::MulHigh { signed: false } => self.cursor.ins().umulhi(a, b),
@@ -378,6 +381,12 @@ impl Translator<'_> {
             Op::Swap(bit) => self.words(a, a, [0, 1, 2, 3].map(|lane| lane ^ bit)),
             Op::MoveUpWithin(by) => self.words(a, b, [0, 1, 2, 3].map(|lane| 4 - by + lane)),
             Op::MoveUp => self.words(a, b, [3, 4, 5, 6]),
+            Op::Interleave { bytes: 4, high } => {
+                self.words(a, b, [0, 4, 1, 5].map(|lane| lane + 2 * u8::from(high)))
+            }
+            Op::Interleave { high, .. } => {
+                self.words(a, b, [0, 1, 4, 5].map(|lane| lane + 2 * u8::from(high)))
+            }
             Op::Shuffle(order) => self.words(a, b, [0, 4, 8, 12].map(|shift| (order >> shift & 15) as u8)),
             Op::ShuffleBytes => self.cursor.ins().swizzle(a, b),
             Op::TruncateInt if ty.is_piece() => self.cursor.ins().fcvt_to_sint_sat(to, a),
@@ -506,6 +515,16 @@ impl Translator<'_> {
             self.cursor.ins().imul(a, b)
         });
         self.words(low, high, [1, 3, 5, 7])
+    }
+
+    fn multiply_high_halves(&mut self, signed: bool, a: Value, b: Value) -> Value {
+        let [low, high] = [false, true].map(|high| {
+            let (a, b) = (self.widen(signed, high, a), self.widen(signed, high, b));
+            let product = self.cursor.ins().imul(a, b);
+            // The upper halves as signed numbers, which narrowing keeps.
+            self.cursor.ins().sshr_imm_u(product, 16)
+        });
+        self.cursor.ins().snarrow(low, high)
     }
 
     /// Selects four of the eight 32-bit words of two pieces.

@@ -1,20 +1,21 @@
 //! Compiled kernels: machine code in dedicated memory, and the data needed to run it.
 
+use crate::along::runs_along;
 use crate::context::Entry;
 use crate::effort::Effort;
 use crate::emit::{Layout, emit};
 use crate::fields::join_fields;
 use crate::forward::forward;
 use crate::host::{executable, host};
-use crate::lower::lower;
+use crate::lower::{lower, lower_along};
 use crate::perf_map;
 use crate::piece::Machine;
 #[cfg(debug_assertions)]
 use crate::piece::verify;
 use crate::pressure::fits_registers;
 use crate::ragged::is_ragged;
-use crate::schedule::interleave;
-use crate::vector::{Frame, VectorCode};
+use crate::schedule::{interleave, nested};
+use crate::vector::{Calc, Frame, Index, Inst, VectorCode};
 use std::sync::LazyLock;
 use vyre_foundation::kernel::{Def, KernelBody, Stmt, StmtKind};
 
@@ -117,24 +118,28 @@ pub(crate) fn vector_form(
 
 /// Lowers a kernel with a suitable number of lanes. A workgroup of one invocation is scalar code,
 /// and so is a shape-free kernel of that size whose lanes would be far apart, or one that spends
-/// its time in ragged rows ([`is_ragged`]). Otherwise the first of these rules that applies
-/// decides:
+/// its time in ragged rows ([`is_ragged`]). A kernel that reduces rows to integers runs one
+/// invocation at a time, with the iterations of its loops as lanes ([`runs_along`]). Otherwise the
+/// first of these rules that applies decides:
 ///
 /// - requested: `VYRE_CPU_LANES` or the workgroup size of a shape-free kernel ([`lanes_of`])
 ///   specifies the number;
 /// - default: the kernel can observe lanes (a subgroup is `LANES` wide), some lanes would always be
 ///   idle, the compile effort is quick, or the kernel is too long to try;
 /// - double, if the default vector is a single piece, on which a core would mostly wait for the
-///   last result of each op. Not if lanes go one by one anyway (atomics), or if so many values are
-///   live that most of them would spill;
+///   last result of each op. Not if lanes go one by one anyway (atomics, tables), if each lane walks
+///   along a row, or if so many values are live that most of them would spill;
 /// - double, if the default vector is several pieces, all values fit the registers and lanes do not
 ///   leave loops one by one.
 fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, machine: Machine) -> VectorCode {
     let count: u64 = workgroup.iter().map(|&n| u64::from(n)).product();
-    if count == 1 && !kernel.shape_free && !kernel.needs.subgroups && kernel.arrays.is_empty() {
+    if count == 1 && !kernel.shape_free && may_go_alone(kernel) {
         return lower(&alone(kernel), 1, workgroup, effort);
     }
     let told = forced_lanes().or(lanes_of(kernel, workgroup).filter(|_| kernel.shape_free));
+    if told.is_none() && kernel.shape_free && may_go_alone(kernel) && runs_along(kernel) {
+        return lower_along(&alone(kernel), 2 * LANES, workgroup, effort);
+    }
     let alone_is_best = told.is_none() && is_ragged(kernel);
     if (told == Some(1) || alone_is_best) && kernel.shape_free && may_go_alone(kernel) {
         return lower(&alone(kernel), 1, workgroup, effort);
@@ -155,6 +160,11 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, machine: M
         && !(if is_one_piece { has_atomics(&kernel.body) } else { has_open_loops(&kernel.body) });
     if may_pay {
         let wide = twice();
+        // Rows a power of two apart share a cache set, which holds about eight lines.
+        let is_apart = !wide.tiles.is_empty() || wide.blocks.rows > 1;
+        if is_apart || mostly_looks_up(&wide) {
+            return usual();
+        }
         if fits_registers(&wide, machine, bearable) {
             return wide;
         }
@@ -174,7 +184,7 @@ pub(crate) fn lanes_of(kernel: &KernelBody, workgroup: [u32; 3]) -> Option<u32> 
 
 /// Whether invocations can run one at a time.
 fn may_go_alone(kernel: &KernelBody) -> bool {
-    !kernel.needs.subgroups && kernel.arrays.is_empty()
+    !kernel.needs.subgroups
 }
 
 /// Whether a loop loads from varying indices. If those are not consecutive either, each lane takes
@@ -212,6 +222,29 @@ fn alone(kernel: &KernelBody) -> KernelBody {
     let mut kernel = kernel.clone();
     kernel.values.iter_mut().for_each(|value| value.uniform = true);
     kernel
+}
+
+/// Whether vectors load from arbitrary indices more often than they compute. Each lane then takes a
+/// scalar register.
+fn mostly_looks_up(code: &VectorCode) -> bool {
+    let blocks: Vec<&Vec<Inst>> = match &code.frame {
+        Frame::Rows { full, tail, .. } => vec![if full.is_empty() { tail } else { full }],
+        Frame::Groups(body) => vec![body],
+    };
+    let (mut loads, mut ops) = (0, 0);
+    count_vectors(code, &blocks, &mut loads, &mut ops);
+    loads > ops
+}
+
+fn count_vectors(code: &VectorCode, blocks: &[&Vec<Inst>], loads: &mut usize, ops: &mut usize) {
+    for inst in blocks.iter().copied().flatten() {
+        match inst {
+            Inst::Def(_, Calc::Load { index: Index::Each(_), .. }) => *loads += 1,
+            Inst::Def(reg, Calc::Op(..)) if code.shape(*reg).vector => *ops += 1,
+            _ => {}
+        }
+        count_vectors(code, &nested(inst), loads, ops);
+    }
 }
 
 fn has_atomics(block: &[Stmt]) -> bool {

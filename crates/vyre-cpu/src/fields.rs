@@ -24,13 +24,13 @@ pub(crate) fn join_fields(code: &mut VectorCode) {
 
 /// Scalars expressed as another one plus a constant.
 #[derive(Default)]
-struct Bases {
+pub(crate) struct Bases {
     constants: HashMap<Reg, u32>,
     sums: HashMap<Reg, (Reg, u32)>,
 }
 
 impl Bases {
-    fn note(&mut self, reg: Reg, calc: &Calc) {
+    pub(crate) fn note(&mut self, reg: Reg, calc: &Calc) {
         match calc {
             Calc::Const(Value::U32(number)) => drop(self.constants.insert(reg, *number)),
             Calc::Const(Value::I32(number)) => drop(self.constants.insert(reg, *number as u32)),
@@ -50,7 +50,8 @@ impl Bases {
         }
     }
 
-    fn of(&self, reg: Reg) -> (Reg, u32) {
+    /// Returns the register and the constant whose sum a register is.
+    pub(crate) fn of(&self, reg: Reg) -> (Reg, u32) {
         self.sums.get(&reg).copied().unwrap_or((reg, 0))
     }
 }

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)] // Runs machine code on callers' memory; each block justifies itself.
 
 mod affinity;
+mod along;
 mod backend;
 mod borders;
 #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]

@@ -17,14 +17,16 @@
 //! the uniform variables as they were before the loop, and all vectors leave the same values in
 //! them.
 
+use crate::along::{Reduced, reduced};
 use crate::borders::{Supposed, has_borders};
 use crate::crossing::{Parts, Portable, Rows};
 use crate::divergence::{Item, LocalFacts, Marks, annotate, local_facts, values_read};
 use crate::effort::Effort;
-use crate::rows::{head_of_row, rows_at_once};
+use crate::rows::{blocks_of_rows, head_of_row};
 use crate::tiles::{Walk, Walks, compared, mirrored, walks};
 use crate::vector::{
-    Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Span, Store, TILE, Tile, TileStep, Var, VectorCode,
+    Blocks, Calc, Frame, Index, Inst, Reg, Shape, Slot, Source, Span, Store, TILE, Tile, TileStep, Var,
+    VectorCode,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use vyre_foundation::ir::{Builtin, Op, SubgroupOp};
@@ -34,14 +36,37 @@ use vyre_foundation::types::{DataType, Value, ValueType};
 
 /// Lowers a kernel to vectors of `lanes` lanes, for one workgroup size.
 pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3], effort: Effort) -> VectorCode {
+    lower_with(kernel, [lanes, lanes], workgroup, effort)
+}
+
+/// Lowers a kernel in which every value is uniform to one invocation at a time, with vectors of
+/// `lanes` iterations in loops that are reductions.
+pub(crate) fn lower_along(
+    kernel: &KernelBody,
+    lanes: u32,
+    workgroup: [u32; 3],
+    effort: Effort,
+) -> VectorCode {
+    lower_with(kernel, [1, lanes], workgroup, effort)
+}
+
+/// Lowers a kernel with this many invocations at once, and vectors of this many lanes.
+fn lower_with(
+    kernel: &KernelBody,
+    [lanes, widest]: [u32; 2],
+    workgroup: [u32; 3],
+    effort: Effort,
+) -> VectorCode {
     let items = annotate(kernel);
     let locals = local_facts(kernel, &items);
     let mut lowering = Lowering::new(kernel, lanes, workgroup, locals);
     lowering.read = values_read(kernel);
+    lowering.along = (widest > lanes).then_some(widest);
     if effort == Effort::Quick {
         lowering.copies = COPIES;
     }
-    let (mut inner, mut at_once) = (None, 1);
+    let mut inner = None;
+    let mut blocks = Blocks { rows: 1, loads: Vec::new(), store: None };
     let frame = if kernel.shape_free {
         let mut full = match lanes > 1 && has_borders(&items, kernel) {
             true => lowering.inner_and_border(&items, &mut inner),
@@ -56,7 +81,7 @@ pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3], effort
         if lanes > 1 && (is_heavy(&full) || is_long) {
             full.clear();
         }
-        at_once = rows_at_once(kernel, &lowering.regs, &full);
+        blocks = blocks_of_rows(kernel, &lowering.regs, &full);
         let each = if full.is_empty() { &mut tail } else { &mut full };
         let head = head_of_row(kernel, &lowering.regs, each);
         Frame::Rows { head, full, tail }
@@ -65,7 +90,7 @@ pub(crate) fn lower(kernel: &KernelBody, lanes: u32, workgroup: [u32; 3], effort
         Frame::Groups(lowering.whole_group(&items))
     };
     let Lowering { regs, vars, slots, tiles, .. } = lowering;
-    VectorCode { lanes, regs, vars, slots, tiles, frame, rows_at_once: at_once, inner }
+    VectorCode { lanes: widest, invocations: lanes, regs, vars, slots, tiles, frame, blocks, inner }
 }
 
 /// Longest code, in instructions, that a quick compilation duplicates for full vectors without
@@ -261,6 +286,8 @@ struct Lowering<'k> {
     decided: BTreeMap<ValueId, Outcome>,
     /// Assumptions about all lanes, while emitting code for vectors away from borders.
     supposed: Option<Supposed>,
+    /// Lanes of loops whose iterations are the lanes, if there are any.
+    along: Option<u32>,
 }
 
 const MASK: Shape = Shape { ty: ValueType::Bool, vector: true };
@@ -303,6 +330,7 @@ impl<'k> Lowering<'k> {
             mostly: HashMap::new(),
             decided: BTreeMap::new(),
             supposed: None,
+            along: None,
         }
     }
 
@@ -1087,6 +1115,12 @@ impl<'k> Lowering<'k> {
         if !is_simple {
             return self.rounds(item, *counter, bounds);
         }
+        if let Some(lanes) = self.along
+            && let StmtKind::For { body, .. } = &item.stmt.kind
+            && let Some(locals) = reduced(self.kernel, body, *counter)
+        {
+            return self.counted_along(item, *counter, bounds, (lanes, locals));
+        }
         let outcomes = self.outcomes(item, *counter, bounds);
         let Some(condition) =
             outcomes.values().map(|outcome| outcome.when).reduce(|all, next| self.op(Op::And, &[all, next]))
@@ -1161,6 +1195,76 @@ impl<'k> Lowering<'k> {
             bounds[0] = self.get(position);
         }
         self.rounds(item, counter, bounds);
+    }
+
+    /// A loop whose iterations are the lanes while there are enough of them; the others follow one
+    /// by one.
+    fn counted_along(
+        &mut self,
+        item: &Item<'k>,
+        counter: ValueId,
+        [from, to, step]: [Reg; 3],
+        (lanes, locals): (u32, Vec<Reduced>),
+    ) {
+        let position = self.var(Shape { ty: ValueType::U32, vector: false });
+        self.out.push(Inst::Set(position, from));
+        let homes: Vec<Home> = locals.iter().map(|reduced| self.local_home(reduced.local)).collect();
+        let partial: Vec<Var> = locals
+            .iter()
+            .map(|&Reduced { local, combine }| {
+                let ty = self.kernel.locals[local.index()].ty;
+                let identity = self.def(Shape { ty, vector: true }, Calc::Const(combine.identity(ty)));
+                let var = self.var(Shape { ty, vector: true });
+                self.out.push(Inst::Set(var, identity));
+                var
+            })
+            .collect();
+        for (reduced, &var) in locals.iter().zip(&partial) {
+            self.local_homes[reduced.local.index()] = Some(Home::Var(var));
+            self.local_facts.uniform[reduced.local.index()] = false;
+        }
+        let invocations = std::mem::replace(&mut self.lanes, lanes);
+        self.vectors_along(item, counter, to, position);
+        self.lanes = invocations;
+        for ((&Reduced { local, combine }, &var), &home) in locals.iter().zip(&partial).zip(&homes) {
+            self.local_homes[local.index()] = Some(home);
+            self.local_facts.uniform[local.index()] = true;
+            let ty = self.kernel.locals[local.index()].ty;
+            let calc =
+                Calc::Subgroup { op: SubgroupOp::Reduce(combine), operands: vec![self.get(var)], mask: None };
+            let all = self.def(Shape { ty, vector: true }, calc);
+            let all = self.scalar(ty, Calc::First(all));
+            let before = self.read_local(local);
+            let after = self.op(combine.op(), &[before, all]);
+            if let Home::Var(var) = home {
+                self.out.push(Inst::Set(var, after));
+            }
+        }
+        let from = self.get(position);
+        self.rounds(item, counter, [from, to, step]);
+        if let Some(Inst::Loop { rest, .. }) = self.out.last_mut() {
+            *rest = true;
+        }
+    }
+
+    /// Iterations in vectors.
+    fn vectors_along(&mut self, item: &Item<'k>, counter: ValueId, to: Reg, position: Var) {
+        let loops_started = self.loops_started;
+        self.loops_started += 1;
+        let state = LoopState { number: self.loops_started, live: None, skipped: None };
+        let lanes = self.lanes;
+        let body = self.loop_body(item, state, |this| {
+            let base = this.get(position);
+            this.define(counter, Shaped::Affine { base, stride: 1 });
+            let (some, left) = (this.op(Op::Lt, &[base, to]), this.op(Op::Sub, &[to, base]));
+            let size = this.constant(Value::U32(lanes));
+            let enough = this.op(Op::Ge, &[left, size]);
+            Some(this.op(Op::And, &[some, enough]))
+        });
+        let next = self.nested(|this| this.count_up(position, lanes));
+        self.out.push(Inst::Loop { body, next, rest: false });
+        // The remaining iterations belong to the same loop.
+        self.loops_started = loops_started;
     }
 
     fn rounds(&mut self, item: &Item<'k>, counter: ValueId, bounds: [Reg; 3]) {
@@ -1578,7 +1682,9 @@ impl<'k> Lowering<'k> {
     fn as_uniform(&mut self, value: ValueId, shaped: Shaped) -> Shaped {
         let info = self.kernel.values[value.index()];
         match shaped {
-            Shaped::Varying(reg) if info.uniform => Shaped::Uniform(self.scalar(info.ty, Calc::First(reg))),
+            Shaped::Varying(reg) if info.uniform && self.along.is_none() => {
+                Shaped::Uniform(self.scalar(info.ty, Calc::First(reg)))
+            }
             Shaped::Varying(_) | Shaped::Uniform(_) | Shaped::Affine { .. } | Shaped::Spaced { .. } => shaped,
         }
     }
@@ -1868,7 +1974,10 @@ impl<'k> Lowering<'k> {
         let element = self.kernel.element(place);
         let ty = element.value_type();
         // A private array has one element per lane even where the index is uniform.
-        let vector = !matches!((index, place), (Index::Same(_), Place::Buffer(_)));
+        let vector = match place {
+            Place::Buffer(_) => !matches!(index, Index::Same(_)),
+            Place::Array(_) => self.lanes > 1,
+        };
         // A bounds proof covers only lanes that run. For a uniform index it holds if at least one
         // lane runs, which is certain only at the outermost level.
         let proved = match index {

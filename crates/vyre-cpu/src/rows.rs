@@ -7,11 +7,12 @@
 //!
 //! A transposition accesses memory down columns: every lane touches another cache line, and the
 //! next row touches the neighbours of all of them. Rows are then processed in blocks, vector by
-//! vector, so that a line is still cached when its neighbour is needed.
+//! vector, so that a line is still cached when its neighbour is needed. In short code, squares of
+//! lanes and rows are transposed in registers, so that columns are accessed in whole pieces.
 
-use crate::vector::{Calc, Index, Inst, Reg, Shape, Source};
+use crate::vector::{Blocks, Calc, Index, Inst, Reg, Shape, Source};
 use vyre_foundation::ir::{Access, Op};
-use vyre_foundation::kernel::{KernelBody, Place};
+use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 use vyre_foundation::types::Value;
 
 /// Moves code that is the same for all vectors of a row out of the code of one.
@@ -95,12 +96,41 @@ impl Split<'_> {
 /// Rows of a block: as many as a cache line has elements of 4 bytes.
 const BLOCK: u32 = 16;
 
-/// Number of rows to process together: several if a vector accesses memory down columns.
-pub(crate) fn rows_at_once(kernel: &KernelBody, regs: &[Shape], vector: &[Inst]) -> u32 {
-    let mut walk =
-        Columns { kernel, steps: vec![None; regs.len()], strides: vec![None; regs.len()], found: false };
+/// Longest code, in instructions, that is repeated for the rows of a square.
+const SHORT: usize = 48;
+
+/// How rows are processed together.
+pub(crate) fn blocks_of_rows(kernel: &KernelBody, regs: &[Shape], vector: &[Inst]) -> Blocks {
+    let straight = vector.iter().all(|inst| matches!(inst, Inst::Def(..) | Inst::Store(_)));
+    let mut walk = Columns {
+        kernel,
+        steps: vec![None; regs.len()],
+        strides: vec![None; regs.len()],
+        found: false,
+        squares: straight && vector.len() <= SHORT,
+        loads: Vec::new(),
+        stores: Vec::new(),
+    };
     walk.block(vector);
-    if walk.found { BLOCK } else { 1 }
+    if !walk.found {
+        return Blocks { rows: 1, loads: Vec::new(), store: None };
+    }
+    let Columns { loads, stores, .. } = walk;
+    Blocks { rows: BLOCK, store: only_access(kernel, vector, &stores), loads }
+}
+
+/// Returns the buffer of a single store that nothing else in the code accesses, so that it can wait
+/// for other rows.
+fn only_access(kernel: &KernelBody, vector: &[Inst], stores: &[BufferId]) -> Option<BufferId> {
+    let &[buffer] = stores else { return None };
+    let touches = |inst: &&Inst| match inst {
+        Inst::Def(_, Calc::Load { place, .. }) => *place == Place::Buffer(buffer),
+        Inst::Def(_, Calc::Atomic { buffer: other, .. }) => *other == buffer,
+        Inst::Store(store) => store.place == Place::Buffer(buffer),
+        _ => false,
+    };
+    let is_shared = kernel.buffer(buffer).decl.access == Access::Workgroup;
+    (!is_shared && vector.iter().filter(touches).count() == 1).then_some(buffer)
 }
 
 struct Columns<'k> {
@@ -110,6 +140,11 @@ struct Columns<'k> {
     /// Constants.
     strides: Vec<Option<u32>>,
     found: bool,
+    /// Whether squares can be transposed.
+    squares: bool,
+    /// Loads and stores whose rows are neighbours in memory.
+    loads: Vec<Reg>,
+    stores: Vec<BufferId>,
 }
 
 impl Columns<'_> {
@@ -121,11 +156,25 @@ impl Columns<'_> {
                     if let Calc::Const(Value::U32(number)) = calc {
                         self.strides[reg.0 as usize] = Some(*number);
                     }
-                    if let Calc::Load { place, index, .. } = calc {
-                        self.access(*place, *index);
+                    if let Calc::Load { place, index, checked, .. } = calc
+                        && let Some((buffer, is_next)) = self.access(*place, *index)
+                        && is_next
+                        && !checked
+                        && self.kernel.buffer(buffer).decl.access == Access::Read
+                    {
+                        self.loads.push(*reg);
                     }
                 }
-                Inst::Store(store) => self.access(store.place, store.index),
+                Inst::Store(store) => {
+                    if let Some((buffer, is_next)) = self.access(store.place, store.index)
+                        && is_next
+                        && !store.checked
+                        && store.mask.is_none()
+                        && store.more.is_empty()
+                    {
+                        self.stores.push(buffer);
+                    }
+                }
                 Inst::If { then, otherwise, .. } => {
                     self.block(then);
                     self.block(otherwise);
@@ -146,14 +195,17 @@ impl Columns<'_> {
         }
     }
 
-    fn access(&mut self, place: Place, index: Index) {
+    /// Notes an access down columns. Returns its buffer if squares of it can be transposed, and
+    /// whether the next row has the next element.
+    fn access(&mut self, place: Place, index: Index) -> Option<(BufferId, bool)> {
         const LINE: i64 = 64;
-        let (Place::Buffer(buffer), Index::Spaced(base, stride)) = (place, index) else { return };
+        let (Place::Buffer(buffer), Index::Spaced(base, stride)) = (place, index) else { return None };
         let bytes = self.kernel.buffer(buffer).decl.element.size() as i64;
         let is_far = self.strides[stride.0 as usize].is_none_or(|stride| i64::from(stride) * bytes >= LINE);
-        let down =
-            self.steps[base.0 as usize].is_some_and(|step| step != 0 && 2 * bytes * step.abs() <= LINE);
+        let step = self.steps[base.0 as usize];
+        let down = step.is_some_and(|step| step != 0 && 2 * bytes * step.abs() <= LINE);
         self.found |= is_far && down;
+        (self.squares && is_far && bytes >= 4).then_some((buffer, step == Some(1)))
     }
 
     fn step(&self, calc: &Calc) -> Option<i64> {

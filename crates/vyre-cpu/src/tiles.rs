@@ -101,7 +101,7 @@ pub(crate) fn mirrored(op: Op) -> Option<Op> {
 }
 
 /// Increase of a value per iteration, if known.
-fn steps(value: ValueId, counter: ValueId, definitions: &HashMap<ValueId, &Def>) -> Option<i32> {
+pub(crate) fn steps(value: ValueId, counter: ValueId, definitions: &HashMap<ValueId, &Def>) -> Option<i32> {
     if value == counter {
         return Some(1);
     }

@@ -28,8 +28,9 @@ pub(crate) struct Slot(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Tile(pub(crate) u32);
 
-/// Number of loop iterations that run on one copy of the rows.
-pub(crate) const TILE: u32 = 8;
+/// Number of loop iterations that run on one copy of the rows: a cache line of 4-byte elements, so
+/// that lines of different rows that compete for one cache set are read once.
+pub(crate) const TILE: u32 = 16;
 
 /// Start of each lane's row in a buffer: lane k at the first scalar plus k times the second, modulo
 /// 2^32. All of it is in range.
@@ -62,17 +63,31 @@ pub(crate) struct Shape {
 pub(crate) struct VectorCode {
     /// Lanes of a vector.
     pub(crate) lanes: u32,
+    /// Invocations that the frame runs together: as many as lanes, or one if lanes are iterations.
+    pub(crate) invocations: u32,
     pub(crate) regs: Vec<Shape>,
     pub(crate) vars: Vec<Shape>,
     pub(crate) slots: Vec<ValueType>,
     /// Element type of each tile.
     pub(crate) tiles: Vec<DataType>,
     pub(crate) frame: Frame,
-    /// Number of rows processed together, vector by vector.
-    pub(crate) rows_at_once: u32,
+    /// How rows are processed together, vector by vector.
+    pub(crate) blocks: Blocks,
     /// Condition under which all lanes of a vector are on one side of every border, if the code is
     /// split by it.
     pub(crate) inner: Option<Reg>,
+}
+
+/// Rows processed together.
+#[derive(Clone, Debug)]
+pub(crate) struct Blocks {
+    /// Number of rows.
+    pub(crate) rows: u32,
+    /// Loads whose lanes have, in the next row, the next element each; they have no effect on one
+    /// another.
+    pub(crate) loads: Vec<Reg>,
+    /// Buffer of a store of that kind, which nothing else accesses.
+    pub(crate) store: Option<BufferId>,
 }
 
 /// Structure around the vectors of invocations.
@@ -277,6 +292,12 @@ impl VectorCode {
 impl fmt::Display for VectorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "lanes {}", self.lanes)?;
+        if self.invocations != self.lanes {
+            writeln!(f, "invocations {}", self.invocations)?;
+        }
+        if self.blocks.rows > 1 {
+            writeln!(f, "{:?}", self.blocks)?;
+        }
         match &self.frame {
             Frame::Rows { head, full, tail } => {
                 writeln!(f, "rows head {{")?;

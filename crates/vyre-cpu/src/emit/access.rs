@@ -65,6 +65,9 @@ impl Emitter<'_> {
                     self.gather(buffer, element, &index, checked)
                 }
             },
+            (Place::Array(array), Index::Same(index)) if !shape.vector => {
+                vec![self.load_array_one(array.0, index, shape.ty, checked)]
+            }
             (Place::Array(array), Index::Same(index)) => self.load_array_row(array.0, index, shape.ty),
             (Place::Array(array), Index::Consecutive(base)) => {
                 let index = self.consecutive(base);
@@ -281,6 +284,14 @@ impl Emitter<'_> {
     }
 
     pub(super) fn store_wide_pieces(&mut self, store: &Store, pieces: &[Operand], address: Operand) {
+        if let Some(lanes) = self.lanes_to_store(store.element, pieces) {
+            let bytes = element_bytes(store.element);
+            for (number, lane) in lanes.into_iter().enumerate() {
+                let address = self.builder.add_const(address, bytes * number as i64);
+                self.store_element(store.element, lane, address);
+            }
+            return;
+        }
         let range = self.ranges.integer(store.value);
         match store.element {
             DataType::Bool => self.store_narrow(pieces, 1, 1, address),
@@ -297,6 +308,15 @@ impl Emitter<'_> {
             }
             DataType::F16 | DataType::Bf16 => unreachable!("half floats are written as their bits"),
         }
+    }
+
+    /// Returns narrow elements that were loaded lane by lane, as scalars: storing them costs less
+    /// than collecting them in a vector.
+    fn lanes_to_store(&self, element: DataType, pieces: &[Operand]) -> Option<Vec<Operand>> {
+        narrow(element)?;
+        let lanes: Option<Vec<Vec<Operand>>> =
+            pieces.iter().map(|&piece| self.builder.built_from(piece)).collect();
+        lanes.map(|lanes| lanes.concat())
     }
 
     /// Stores the low `bytes` bytes of each 32-bit lane, masked by `kept`.
@@ -446,6 +466,9 @@ impl Emitter<'_> {
         match store.place {
             Place::Buffer(buffer) => self.store_buffer(buffer, store),
             Place::Array(array) => match store.index {
+                Index::Same(index) if self.code.invocations == 1 => {
+                    self.store_array_one(array.0, index, store);
+                }
                 Index::Same(index) => self.store_array_row(array.0, index, store),
                 Index::Consecutive(base) => {
                     let index = self.consecutive(base);
@@ -697,7 +720,43 @@ impl Emitter<'_> {
     }
 
     fn row_bytes(&self, ty: ValueType) -> i64 {
-        i64::from(lane_bytes(ty)) * i64::from(self.code.lanes)
+        i64::from(lane_bytes(ty)) * i64::from(self.code.invocations)
+    }
+
+    /// Loads an element of the array of a single invocation.
+    fn load_array_one(&mut self, array: u32, index: Reg, ty: ValueType, checked: bool) -> Operand {
+        let index = self.scalar(index);
+        let index = self.builder.extend_unsigned(I64, index);
+        if !checked {
+            let start = self.array_start(array);
+            return self.spilled_lane(ty, start, index);
+        }
+        let count = self.array_count(array);
+        let inside = self.below(index, count);
+        let first = self.builder.int(I64, 0);
+        let safe = self.builder.select(inside, index, first);
+        let start = self.array_start(array);
+        let value = self.spilled_lane(ty, start, safe);
+        let zero = self.constant_scalar(Value::zero(ty));
+        self.builder.select(inside, value, zero)
+    }
+
+    /// Stores an element of the array of a single invocation.
+    fn store_array_one(&mut self, array: u32, index: Reg, store: &Store) {
+        let ty = store.element.value_type();
+        let index = self.scalar(index);
+        let index = self.builder.extend_unsigned(I64, index);
+        let offset = self.builder.times(index, self.row_bytes(ty));
+        let start = self.array_start(array);
+        let mut address = self.builder.add(start, offset);
+        if store.checked {
+            let count = self.array_count(array);
+            let inside = self.below(index, count);
+            address = self.address_if(inside, address);
+        }
+        let value = self.scalar(store.value);
+        let lane = self.lane_of(ty, value);
+        self.builder.store(lane, address, 0);
     }
 
     fn load_array_row(&mut self, array: u32, index: Reg, ty: ValueType) -> Pieces {

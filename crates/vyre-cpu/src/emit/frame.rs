@@ -5,11 +5,14 @@ use super::broadcast::used_in_loops;
 use super::halves::half_registers;
 use super::numbers::number_registers;
 use super::ranges::Ranges;
+use super::records::fields_of_records;
 use super::spread::spread_registers;
+use super::squares::Square;
 use super::{Emitter, lane_bytes, scalar_type};
 use crate::context::{Context, DONE};
 use crate::piece::{Block, Builder, Function, I32, I64, IntOrder, Machine, Value as Operand};
 use crate::vector::{Frame, Inst, VectorCode};
+use std::collections::HashMap;
 use std::mem::offset_of;
 use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::KernelBody;
@@ -44,7 +47,7 @@ impl Layout {
     /// express.
     pub(crate) fn new(kernel: &KernelBody, code: &VectorCode, workgroup: [u32; 3]) -> Option<Layout> {
         let invocations: u64 = match code.frame {
-            Frame::Rows { .. } => u64::from(code.lanes),
+            Frame::Rows { .. } => u64::from(code.invocations),
             Frame::Groups(_) => {
                 let count: u64 = workgroup.iter().map(|&n| u64::from(n)).product();
                 count.next_multiple_of(u64::from(code.lanes))
@@ -139,6 +142,9 @@ pub(crate) fn emit(
         end_group: None,
         neighbours: vec![None; code.regs.len()],
         tiles: Vec::new(),
+        fields: fields_of_records(kernel, code),
+        records: HashMap::new(),
+        square: None,
         lane_memory: Vec::new(),
         builder,
     };
@@ -183,8 +189,10 @@ impl Emitter<'_> {
     }
 
     fn declare_variables(&mut self) {
-        for shape in &self.code.vars {
-            let variables = if shape.vector {
+        for (number, shape) in self.code.vars.iter().enumerate() {
+            let variables = if self.halves.vars[number] {
+                self.half_variable_types().into_iter().map(|ty| self.builder.declare(ty)).collect()
+            } else if shape.vector {
                 let piece = self.piece_type(shape.ty);
                 (0..self.piece_count(shape.ty)).map(|_| self.builder.declare(piece)).collect()
             } else {
@@ -221,7 +229,7 @@ impl Emitter<'_> {
         let height = self.position[1];
         let height = self.builder.extend_unsigned(I64, height);
         let (x_from, x_to) = (params[3], params[4]);
-        if self.code.rows_at_once > 1 && !full.is_empty() {
+        if self.code.blocks.rows > 1 && !full.is_empty() {
             return self.blocks_of_rows(params, height, [head, full, tail]);
         }
         self.frame_loop(params[1], params[2], |this, row| {
@@ -241,7 +249,7 @@ impl Emitter<'_> {
     /// Processes rows in blocks: within each block, one vector of every row, then the next vector
     /// of every row.
     fn blocks_of_rows(&mut self, params: &[Operand], height: Operand, [head, full, tail]: [&[Inst]; 3]) {
-        let lanes = i64::from(self.code.lanes);
+        let lanes = i64::from(self.code.invocations);
         let (blocks, block, exit) =
             (self.builder.create_loop(), self.builder.create_block(), self.builder.create_block());
         let first = self.builder.append_param(blocks, I64);
@@ -250,7 +258,7 @@ impl Emitter<'_> {
         let more = self.below(first, params[2]);
         self.leave_unless(more, exit, block);
         self.builder.begin(block);
-        let end = self.builder.add_const(first, i64::from(self.code.rows_at_once));
+        let end = self.builder.add_const(first, i64::from(self.code.blocks.rows));
         let is_last = self.below(params[2], end);
         let last = self.builder.select(is_last, params[2], end);
         let y = self.builder.rem(false, first, height);
@@ -293,6 +301,11 @@ impl Emitter<'_> {
         let more = self.below(row, rows.last);
         self.leave_unless(more, done, body);
         self.builder.begin(body);
+        if self.has_squares() && self.remaining.is_none() {
+            let single = self.builder.create_block();
+            self.square_or(single, rows, [row, y, z], start, [head, insts]);
+            self.builder.begin(single);
+        }
         self.position[1] = self.builder.reduce(I32, y);
         self.position[2] = self.builder.reduce(I32, z);
         self.block(head);
@@ -301,18 +314,58 @@ impl Emitter<'_> {
             self.builder.jump(next, &[]);
         }
         self.builder.begin(next);
-        let [row, following, layer] = [row, y, z].map(|number| self.builder.add_const(number, 1));
-        let is_over = self.builder.compare(IntOrder::Equal, following, rows.height);
+        let [row, following] = [row, y].map(|number| self.builder.add_const(number, 1));
+        self.next_row(start, [row, following, z], rows.height);
+        self.builder.begin(done);
+    }
+
+    /// Processes as many rows as a piece has lanes, with their columns transposed, if there are that
+    /// many in the block and in the layer, and goes on at `start`; otherwise goes to `single`.
+    fn square_or(
+        &mut self,
+        single: Block,
+        rows: &Rows,
+        [row, y, z]: [Operand; 3],
+        start: Block,
+        [head, insts]: [&[Inst]; 2],
+    ) {
+        let side = self.piece_lanes(ValueType::U32);
+        let square = self.builder.create_block();
+        let [end, below] = [row, y].map(|number| self.builder.add_const(number, side as i64));
+        let fits = self.builder.compare(IntOrder::UnsignedLessOrEqual, end, rows.last);
+        let in_layer = self.builder.compare(IntOrder::UnsignedLessOrEqual, below, rows.height);
+        let both = self.builder.and(fits, in_layer);
+        self.leave_unless(both, single, square);
+        self.builder.begin(square);
+        self.position[2] = self.builder.reduce(I32, z);
+        self.square = Some(Square::default());
+        for number in 0..side {
+            let y = self.builder.add_const(y, number as i64);
+            self.position[1] = self.builder.reduce(I32, y);
+            self.block(head);
+            self.block(insts);
+            if let Some(square) = &mut self.square {
+                square.row += 1;
+            }
+        }
+        let square = self.square.take();
+        self.store_square(square.and_then(|square| square.store));
+        self.next_row(start, [end, below, z], rows.height);
+    }
+
+    /// Goes on at `start` with the row at `y` of layer `z`, or with the next layer.
+    fn next_row(&mut self, start: Block, [row, y, z]: [Operand; 3], height: Operand) {
+        let layer = self.builder.add_const(z, 1);
+        let is_over = self.builder.compare(IntOrder::Equal, y, height);
         let zero = self.builder.int(I64, 0);
-        let y = self.builder.select(is_over, zero, following);
+        let y = self.builder.select(is_over, zero, y);
         let z = self.builder.select(is_over, layer, z);
         self.builder.jump(start, &[row, y, z]);
-        self.builder.begin(done);
     }
 
     /// Processes one row: full vectors while they fit, then the rest. Returns the block after it.
     fn row(&mut self, from: Operand, to: Operand, full: &[Inst], tail: &[Inst]) -> Block {
-        let lanes = i64::from(self.code.lanes);
+        let lanes = i64::from(self.code.invocations);
         let (head, body, next) =
             (self.builder.create_loop(), self.builder.create_block(), self.builder.create_block());
         let (rest, ragged, after) =

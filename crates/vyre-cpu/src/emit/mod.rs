@@ -19,8 +19,10 @@ mod guard;
 mod halves;
 mod numbers;
 mod ranges;
+mod records;
 mod spaced;
 mod spread;
+mod squares;
 mod strided;
 mod tiles;
 
@@ -30,8 +32,12 @@ use crate::piece::{
 };
 use crate::vector::{Calc, Index, Inst, Reg, Shape, Source, Var, VectorCode};
 use guard::{Counted, Guard};
+use halves::Halves;
 use ranges::Ranges;
+use records::{Field, Loaded};
 use spread::{Lane, Spread};
+use squares::Square;
+use std::collections::HashMap;
 use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};
@@ -72,8 +78,8 @@ struct Emitter<'a> {
     numbers: Vec<bool>,
     /// Value ranges of registers.
     ranges: Ranges,
-    /// Per register: whether it is held in 16-bit lanes, and its value in them.
-    halves: Vec<bool>,
+    /// What is held in 16-bit lanes, and the values of registers in them.
+    halves: Halves,
     half_values: Vec<Option<Pieces>>,
     /// For a mask register that compares two floats: the smaller and the greater where it is set.
     ordered: Vec<Option<(Reg, Reg)>>,
@@ -108,6 +114,11 @@ struct Emitter<'a> {
     neighbours: Vec<Option<Neighbours>>,
     /// Memory of tiles, allocated on first use.
     tiles: Vec<Option<StackSlot>>,
+    /// Loads that are fields of records, and what is loaded of each record.
+    fields: HashMap<Reg, Field>,
+    records: HashMap<usize, Loaded>,
+    /// The square of lanes and rows being processed.
+    square: Option<Square>,
     /// Stack memory for lanes handled one by one.
     lane_memory: Vec<StackSlot>,
 }
@@ -291,6 +302,9 @@ impl Emitter<'_> {
     }
 
     fn set_var(&mut self, var: Var, reg: Reg) {
+        if self.halves.vars[var.0 as usize] {
+            return self.set_half_variable(var, reg);
+        }
         let vector = self.code.vars[var.0 as usize].vector;
         let pieces = if vector { self.vector(reg) } else { self.pieces(reg) };
         let variables = self.vars[var.0 as usize].clone();
@@ -355,7 +369,7 @@ impl Emitter<'_> {
                     Calc::LaneNumbers | Calc::Recall(_) | Calc::Any(_) | Calc::All(_) | Calc::First(_) => {
                         Some(pieces)
                     }
-                    Calc::Tile(..) => Some(lanes),
+                    Calc::Tile(..) => Some(pieces),
                     Calc::Load { index: Index::Each(_), .. } => Some(4 * lanes),
                     Calc::Load { index: Index::Strided(..), .. } => Some(1 + 6 * pieces),
                     Calc::Load { index: Index::Spaced(..), .. } => Some(2 * lanes),
@@ -419,12 +433,13 @@ impl Emitter<'_> {
             }
             Calc::LaneNumbers => self.lane_numbers(),
             Calc::Source(source) => vec![self.source(*source)],
+            Calc::Get(var) if self.halves.vars[var.0 as usize] => self.get_half_variable(reg, *var),
             Calc::Get(var) => {
                 let variables = self.vars[var.0 as usize].clone();
                 variables.into_iter().map(|variable| self.builder.get(variable)).collect()
             }
             Calc::Recall(slot) => self.recall(*slot),
-            Calc::Op(op, args) if self.halves[reg.0 as usize] => self.half_operation(reg, *op, args),
+            Calc::Op(op, args) if self.halves.regs[reg.0 as usize] => self.half_operation(reg, *op, args),
             Calc::Tile(tile, number) => self.load_tile(*tile, *number),
             Calc::Op(op, args) => {
                 self.note_order(reg, *op, args);
@@ -441,7 +456,20 @@ impl Emitter<'_> {
                 element,
                 index: Index::Consecutive(base),
                 checked,
-            } if self.halves[reg.0 as usize] => self.load_halves(reg, *buffer, *element, (*base, *checked)),
+            } if self.halves.regs[reg.0 as usize] => {
+                self.load_halves(reg, *buffer, *element, (*base, *checked))
+            }
+            Calc::Load {
+                place: Place::Buffer(buffer),
+                element,
+                index: Index::Strided(base, stride),
+                checked,
+            } if self.halves.regs[reg.0 as usize] => {
+                self.load_strided_halves(reg, *buffer, *element, (*base, *stride), *checked)
+            }
+            Calc::Load {
+                place: Place::Buffer(buffer), element, index: Index::Spaced(base, stride), ..
+            } if self.is_in_square(reg) => self.load_square(reg, *buffer, *element, [*base, *stride]),
             Calc::Load { place, element, index, checked } => {
                 self.note_neighbours(reg, calc);
                 self.load(*place, *element, *index, *checked, shape)

@@ -1,7 +1,8 @@
 //! Value ranges of registers, derived from their definitions: narrow elements, constants, and
 //! arithmetic on those. Values known to be small allow shorter instructions.
 
-use crate::vector::{Calc, Frame, Inst, Reg, VectorCode};
+use crate::schedule::nested;
+use crate::vector::{Calc, Frame, Inst, Reg, Var, VectorCode};
 use vyre_foundation::ir::Op;
 use vyre_foundation::types::{DataType, Value, ValueType};
 
@@ -22,6 +23,8 @@ pub(super) struct Singles {
 /// Known ranges of all registers.
 pub(super) struct Ranges {
     integers: Vec<Option<Range>>,
+    /// Per variable: the range of everything it is set to.
+    variables: Vec<Option<Range>>,
     singles: Vec<Option<Singles>>,
 }
 
@@ -65,13 +68,45 @@ impl Singles {
 impl Ranges {
     pub(super) fn new(code: &VectorCode) -> Ranges {
         let count = code.regs.len();
-        let mut ranges = Ranges { integers: vec![None; count], singles: vec![None; count] };
+        let variables = vec![None; code.vars.len()];
+        let mut ranges = Ranges { integers: vec![None; count], variables, singles: vec![None; count] };
         let blocks: Vec<&[Inst]> = match &code.frame {
             Frame::Rows { head, full, tail } => vec![head, full, tail],
             Frame::Groups(body) => vec![body],
         };
-        blocks.into_iter().for_each(|block| ranges.block(code, block));
+        blocks.iter().for_each(|block| ranges.block(code, block));
+        ranges.suppose_variables(code, &blocks);
         ranges
+    }
+
+    /// Finds ranges of variables: supposes that a variable stays within what it is set to
+    /// independently of variables, and drops what does not hold under that supposition.
+    fn suppose_variables(&mut self, code: &VectorCode, blocks: &[&[Inst]]) {
+        // A variable that nothing has set yet is zero.
+        let mut supposed = vec![Some(Range::new(0, 0)); code.vars.len()];
+        for_each_set(blocks, &mut |var, reg| {
+            if let (Some(known), Some(more)) = (&mut supposed[var.0 as usize], self.integer(reg)) {
+                *known = hull(&[known.least, known.most, more.least, more.most]);
+            }
+        });
+        loop {
+            self.variables = supposed.clone();
+            blocks.iter().for_each(|block| self.block(code, block));
+            for_each_set(blocks, &mut |var, reg| {
+                let known = &mut supposed[var.0 as usize];
+                let range = self.integer(reg);
+                let holds =
+                    |known: &Range| range.is_some_and(|range| range.is_within(known.least, known.most));
+                *known = known.filter(holds);
+            });
+            if supposed == self.variables {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn variable(&self, var: Var) -> Option<Range> {
+        self.variables[var.0 as usize]
     }
 
     pub(super) fn integer(&self, reg: Reg) -> Option<Range> {
@@ -127,9 +162,9 @@ impl Ranges {
             Calc::LaneNumbers => Some(Range::new(0, i64::from(code.lanes) - 1)),
             Calc::Load { element, .. } => of_element(*element),
             Calc::First(reg) => self.integer(*reg),
+            Calc::Get(var) => self.variable(*var),
             Calc::Op(op, args) => self.of_op(code, *op, args, ty),
             Calc::Source(_)
-            | Calc::Get(_)
             | Calc::Recall(_)
             | Calc::Any(_)
             | Calc::All(_)
@@ -210,6 +245,11 @@ impl Ranges {
             Op::Shr => {
                 let (a, count) = (any(0), constant(1)?);
                 (0..32).contains(&count).then(|| Range::new(a.least >> count, a.most >> count))
+            }
+            Op::MulHi if ty == ValueType::U32 => {
+                let (a, b) = (any(0), any(1));
+                let high = |a: i64, b: i64| ((a as u64 * b as u64) >> 32) as i64;
+                Some(Range::new(high(a.least, b.least), high(a.most, b.most)))
             }
             Op::Div => {
                 let (a, by) = (any(0), constant(1).filter(|&by| by > 0)?);
@@ -299,6 +339,17 @@ impl Ranges {
             }
             _ => None,
         }
+    }
+}
+
+/// Visits what variables are set to.
+fn for_each_set(blocks: &[&[Inst]], each: &mut impl FnMut(Var, Reg)) {
+    for inst in blocks.iter().copied().flatten() {
+        if let Inst::Set(var, reg) = inst {
+            each(*var, *reg);
+        }
+        let nested: Vec<&[Inst]> = nested(inst).into_iter().map(Vec::as_slice).collect();
+        for_each_set(&nested, each);
     }
 }
 

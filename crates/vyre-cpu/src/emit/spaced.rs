@@ -91,6 +91,9 @@ impl Emitter<'_> {
             let index = self.spaced(index[0], index[1]);
             return self.scatter(buffer, &index, store);
         }
+        if self.put_in_square(buffer, index, store) {
+            return;
+        }
         let indices = self.spaced_lanes(index);
         let values = self.vector(store.value);
         self.store_lanes(buffer, indices, &values, store);

@@ -6,9 +6,10 @@
 //! together fill the whole range (`fields.rs`), or where lanes go backwards. Elements narrower than
 //! a lane are picked byte by byte, from 16 bytes per 4 lanes.
 
-use super::access::narrow;
+use super::access::{Width, narrow};
+use super::records::Field;
 use super::{Emitter, Pieces, element_bytes};
-use crate::piece::{I32, I64, IntOrder, Value as Operand};
+use crate::piece::{I32, I64, IntOrder, Lane, Value as Operand};
 use crate::vector::{Reg, Store};
 use vyre_foundation::kernel::BufferId;
 use vyre_foundation::types::{DataType, ValueType};
@@ -34,33 +35,47 @@ impl Emitter<'_> {
         &mut self,
         buffer: BufferId,
         element: DataType,
-        (base, stride): (Reg, i32),
+        index: (Reg, i32),
         checked: bool,
     ) -> Pieces {
-        if !self.is_near(element, stride) {
+        self.load_strided_as(buffer, element, index, checked, Width::Full)
+    }
+
+    /// Loads elements at a constant stride into lanes of 32 or 64 bits, or into half lanes.
+    pub(super) fn load_strided_as(
+        &mut self,
+        buffer: BufferId,
+        element: DataType,
+        (base, stride): (Reg, i32),
+        checked: bool,
+        width: Width,
+    ) -> Pieces {
+        if width == Width::Full && !self.is_near(element, stride) {
             let index = self.strided(base, stride);
             return self.gather(buffer, element, &index, checked);
         }
-        let ty = element.value_type();
         let index = self.scalar(base);
         let index = self.builder.extend_unsigned(I64, index);
         if !checked {
-            return self.near_pieces(buffer, element, index, stride);
+            return self.near_pieces(buffer, element, index, stride, width);
         }
         let (fast, slow, after) =
             (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
         self.builder.set_cold(slow);
         let inside = self.ends_inside(buffer, index, self.reach(stride));
         self.builder.branch(inside, (fast, &[]), (slow, &[]));
-        for _ in 0..self.piece_count(ty) {
-            self.builder.append_param(after, self.piece_type(ty));
-        }
         self.builder.begin(fast);
-        let pieces = self.near_pieces(buffer, element, index, stride);
+        let pieces = self.near_pieces(buffer, element, index, stride, width);
+        for &piece in &pieces {
+            self.builder.append_param(after, self.builder.ty(piece));
+        }
         self.builder.jump(after, &pieces);
         self.builder.begin(slow);
         let index = self.strided(base, stride);
-        let pieces = self.gather(buffer, element, &index, true);
+        let mut pieces = self.gather(buffer, element, &index, true);
+        if width == Width::Half {
+            pieces = self.lower_halves(&pieces);
+        }
         self.builder.jump(after, &pieces);
         self.builder.begin(after);
         self.builder.params(after).to_vec()
@@ -96,10 +111,20 @@ impl Emitter<'_> {
 
     /// Loads whole pieces and shuffles them. All elements from the first lane's to the last lane's
     /// are in range.
-    fn near_pieces(&mut self, buffer: BufferId, element: DataType, index: Operand, stride: i32) -> Pieces {
+    fn near_pieces(
+        &mut self,
+        buffer: BufferId,
+        element: DataType,
+        index: Operand,
+        stride: i32,
+        width: Width,
+    ) -> Pieces {
         // Starts at the lowest element, whichever lane has it.
         let lowest = self.builder.add_const(index, self.reach(stride).min(0));
         let address = self.address(buffer, element, lowest);
+        if width == Width::Half {
+            return self.picked_halves(element, address, stride, None);
+        }
         if element == DataType::Bool {
             let bytes = self.picked_bytes(DataType::U8, address, stride);
             let zero = self.constant_piece(ValueType::U32, 0);
@@ -200,6 +225,60 @@ impl Emitter<'_> {
         pieces
     }
 
+    /// Loads elements of 1 or 2 bytes into half lanes: each group of 8 lanes from one or two loads.
+    /// The address is that of the lowest element, or of the lowest field of a record.
+    pub(super) fn picked_halves(
+        &mut self,
+        element: DataType,
+        address: Operand,
+        stride: i32,
+        field: Option<Field>,
+    ) -> Pieces {
+        let Some(narrow) = narrow(element) else { unreachable!("only narrow elements are held in halves") };
+        let bytes = i32::from(narrow.bytes);
+        let [below, above] = field.map_or([0; 2], |field| field.around(element));
+        let offsets: Vec<i32> = self.offsets(stride).iter().map(|offset| offset * bytes + below).collect();
+        let end = offsets.iter().max().map_or(0, |last| last + bytes + above);
+        // Fields of a record share loads that begin at the same places.
+        let grid = if field.is_some() { HALF } else { 1 };
+        let ty = self.builder.piece(Lane::I16);
+        // A signed byte is put at the top of its lane and shifted down.
+        let is_low = !narrow.signed || bytes == 2;
+        let first_byte = if is_low { 0 } else { 1 };
+        let mut pieces = Vec::new();
+        for offsets in offsets.chunks(ty.lane_count() as usize) {
+            let picks: Vec<Vec<(i32, [u8; 16])>> =
+                offsets.chunks(8).map(|group| group_picks(group, (bytes, first_byte), (grid, end))).collect();
+            let loads = picks.iter().map(Vec::len).max().unwrap_or(0);
+            let parts: Vec<Operand> = (0..loads)
+                .map(|number| {
+                    let mut starts = Vec::new();
+                    let mut pattern = [0xFF; 32];
+                    for (group, picks) in picks.iter().enumerate() {
+                        // A group with fewer loads repeats its first and takes nothing from it.
+                        starts.push(picks.get(number).unwrap_or(&picks[0]).0);
+                        if let Some((_, from)) = picks.get(number) {
+                            pattern[16 * group..][..16].copy_from_slice(from);
+                        }
+                    }
+                    let data = match field {
+                        Some(field) => self.piece_of_record(field, address, &starts),
+                        None => self.builder.load_halves(address, &starts),
+                    };
+                    self.builder.shuffle_bytes(data, pattern)
+                })
+                .collect();
+            let joined = self.join(&parts, |builder, a, b| builder.or(a, b));
+            let mut piece = self.builder.bitcast(ty, joined);
+            if !is_low {
+                let count = self.builder.int(I32, 8);
+                piece = self.builder.shift_right_signed(piece, count);
+            }
+            pieces.push(piece);
+        }
+        pieces
+    }
+
     // Stores.
 
     pub(super) fn store_strided(&mut self, buffer: BufferId, base: Reg, stride: i32, store: &Store) {
@@ -285,6 +364,9 @@ impl Emitter<'_> {
 
     /// Stores several fields, interleaved by element.
     fn store_fields(&mut self, store: &Store, address: Operand) {
+        if let Some(fields) = self.half_fields(store) {
+            return self.store_half_fields(&fields, address);
+        }
         let fields: Vec<Pieces> = std::iter::once(store.value)
             .chain(store.more.iter().copied())
             .map(|reg| self.vector(reg))
@@ -298,6 +380,33 @@ impl Emitter<'_> {
             4 => self.store_pieces(&joined, address, 0),
             3 => self.store_threes(&joined, address),
             _ => self.builder.store_narrow_pieces(2, &joined, address),
+        }
+    }
+
+    /// Stores two to four fields of bytes that are in half lanes.
+    fn store_half_fields(&mut self, fields: &[Pieces], address: Operand) {
+        let low = self.paired_halves(&fields[0], &fields[1]);
+        let high = match fields {
+            [_, _] => return self.store_pieces(&low, address, 0),
+            [_, _, third] => third.clone(),
+            [_, _, third, fourth] => self.paired_halves(third, fourth),
+            _ => unreachable!("two to four fields are joined"),
+        };
+        let words: Pieces = low
+            .iter()
+            .zip(&high)
+            .flat_map(|(&low, &high)| {
+                let (low, high) = (self.builder.widen(false, low), self.builder.widen(false, high));
+                [(low[0], high[0]), (low[1], high[1])].map(|(low, high)| {
+                    let high = self.builder.shift_left_const(high, 16);
+                    self.builder.or(low, high)
+                })
+            })
+            .collect();
+        if fields.len() == 3 {
+            self.store_threes(&words, address)
+        } else {
+            self.store_pieces(&words, address, 0)
         }
     }
 
@@ -368,4 +477,29 @@ impl Emitter<'_> {
             self.builder.store(piece, address, (4 * in_piece * number) as i32);
         }
     }
+}
+
+/// Loads and byte shuffles that bring 8 elements at ascending or descending offsets into half
+/// lanes: the start of each load, and the byte of it that each byte of the lanes takes. Loads begin
+/// at multiples of `grid`, and none goes beyond `end`.
+fn group_picks(
+    offsets: &[i32],
+    (bytes, first_byte): (i32, i32),
+    (grid, end): (i32, i32),
+) -> Vec<(i32, [u8; 16])> {
+    let mut picks: Vec<(i32, [u8; 16])> = Vec::new();
+    let mut left: Vec<(usize, i32)> = offsets.iter().copied().enumerate().collect();
+    while let Some(next) = left.iter().map(|&(_, offset)| offset).min() {
+        let start = (next / grid * grid).min(end - HALF).max(0);
+        let mut pattern = [0xFF; 16];
+        left.retain(|&(lane, offset)| {
+            let is_here = start <= offset && offset + bytes <= start + HALF;
+            for byte in (0..bytes).filter(|_| is_here) {
+                pattern[2 * lane + (first_byte + byte) as usize] = (offset - start + byte) as u8;
+            }
+            !is_here
+        });
+        picks.push((start, pattern));
+    }
+    picks
 }

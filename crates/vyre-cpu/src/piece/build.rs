@@ -80,7 +80,17 @@ impl Builder {
         self.function.ty(value)
     }
 
+    /// Returns the scalars that a piece was built from, lane by lane, if it was.
+    pub(crate) fn built_from(&self, piece: Value) -> Option<Vec<Value>> {
+        (self.function.op(piece) == Op::Build).then(|| self.function.operands(piece).to_vec())
+    }
+
     // Blocks.
+
+    /// Returns the block being filled.
+    pub(crate) fn current(&self) -> Block {
+        self.current
+    }
 
     pub(crate) fn create_block(&mut self) -> Block {
         self.blocks.push(Origin::default());
@@ -250,6 +260,15 @@ impl Builder {
         self.push(Op::Add, ty, &[a, b])
     }
 
+    /// Subtracts; a constant is added negated, which an address can absorb.
+    pub(crate) fn sub(&mut self, a: Value, b: Value) -> Value {
+        let ty = self.ty(a);
+        match self.function.op(b) {
+            Op::Const(bits) if ty == I32 => self.add_const(a, i64::from((bits as i32).wrapping_neg())),
+            _ => self.push(Op::Sub, ty, &[a, b]),
+        }
+    }
+
     pub(crate) fn add_const(&mut self, value: Value, number: i64) -> Value {
         if number == 0 {
             return value;
@@ -390,6 +409,31 @@ impl Builder {
 
     pub(crate) fn move_up_within(&mut self, below: Value, piece: Value, by: u8) -> Value {
         self.push(Op::MoveUpWithin(by), self.ty(piece), &[below, piece])
+    }
+
+    fn interleave(&mut self, bytes: u8, high: bool, a: Value, b: Value) -> Value {
+        self.push(Op::Interleave { bytes, high }, self.ty(a), &[a, b])
+    }
+
+    /// Transposes a square: lane k of result r is lane r of piece k. The pieces have 32-bit lanes,
+    /// which are taken as lanes of `bytes` bytes.
+    pub(crate) fn transpose(&mut self, bytes: u8, pieces: &[Value]) -> Vec<Value> {
+        let mut pieces = pieces.to_vec();
+        let (mut width, mut distance) = (bytes, 1);
+        while distance < pieces.len() {
+            for first in (0..pieces.len()).filter(|at| at & distance == 0) {
+                let [a, b] = [pieces[first], pieces[first + distance]];
+                pieces[first] = self.interleave(width, false, a, b);
+                pieces[first + distance] = self.interleave(width, true, a, b);
+            }
+            (width, distance) = (2 * width, 2 * distance);
+        }
+        // Four lanes of a group come out in the order 0, 2, 1, 3.
+        let place = |result: usize| match bytes {
+            4 => result & !3 | (result & 1) << 1 | (result >> 1) & 1,
+            _ => result,
+        };
+        (0..pieces.len()).map(|result| pieces[place(result)]).collect()
     }
 
     /// Builds a piece of 32-bit lanes, each taken from a lane of some piece.
@@ -694,7 +738,6 @@ macro_rules! instructions {
 
 instructions! {
     two {
-        sub Op::Sub;
         mul Op::Mul;
         and Op::And;
         or Op::Or;

@@ -292,7 +292,7 @@ pub(crate) enum Op {
     Rem {
         signed: bool,
     },
-    /// The upper half of the product: 64-bit scalars and 32-bit lanes.
+    /// The upper half of the product: 64-bit scalars, 32-bit and 16-bit lanes.
     MulHigh {
         signed: bool,
     },
@@ -394,6 +394,13 @@ pub(crate) enum Op {
     /// 32-bit lanes of the second operand moved up by one; the last lane of the first operand fills
     /// in below.
     MoveUp,
+    /// Lanes of this many bytes, alternately of the first and of the second operand, from the lower
+    /// or the upper half of each 16-byte group: 32-bit lanes in groups of 4 or 8 bytes. With 16, the
+    /// lower or the upper group of both 32-byte operands.
+    Interleave {
+        bytes: u8,
+        high: bool,
+    },
     /// 32-byte pieces of 32-bit lanes: the upper half is the fourth lane of the second operand,
     /// repeated; the lower half is the lower half of the first operand.
     CarryHalf,

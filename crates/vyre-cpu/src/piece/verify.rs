@@ -166,7 +166,9 @@ impl Checker<'_> {
             Op::RotateLeft(_) => given == [ty] && (word_piece || wide_piece),
             Op::RotateLeftEach | Op::RotateRightEach => given == [ty, ty] && (word_piece || wide_piece),
             Op::Div { .. } | Op::Rem { .. } => given == [ty, ty] && scalar && !ty.is_float(),
-            Op::MulHigh { .. } => given == [ty, ty] && (ty == I64 || ty == piece(Lane::I32)),
+            Op::MulHigh { .. } => {
+                given == [ty, ty] && (ty == I64 || ty == piece(Lane::I32) || ty == piece(Lane::I16))
+            }
             Op::CountOnes | Op::LeadingZeros => {
                 given == [ty] && (ty == I32 || ty == I64 || word_piece || wide_piece)
             }
@@ -215,6 +217,11 @@ impl Checker<'_> {
                 given.is_empty() && ty == piece(Lane::I8) && (number as usize) < self.function.patterns.len()
             }
             Op::MoveUpWithin(_) | Op::MoveUp => given == [ty, ty] && ty == piece(Lane::I32),
+            Op::Interleave { bytes, .. } => {
+                given == [ty, ty]
+                    && ty == piece(Lane::I32)
+                    && (matches!(bytes, 4 | 8) || bytes == 16 && ty.bytes() == 32)
+            }
             Op::CarryHalf => given == [ty, ty] && ty == piece(Lane::I32) && ty.bytes() == 32,
             Op::Widen { .. } => given == [piece(first.lane)] && ty.lane.bytes() == 2 * first.lane.bytes(),
             Op::WidenFloat { .. } => given == [piece(Lane::F32)] && ty == piece(Lane::F64),

@@ -675,6 +675,8 @@ pub(super) mod op {
         ADD_HALVES 1 1 0xFD "vpaddw" both(Whole);
         SUB_HALVES 1 1 0xF9 "vpsubw" both(Whole);
         MUL_HALVES 1 1 0xD5 "vpmullw" both(Whole);
+        MUL_HIGH_HALVES 1 1 0xE4 "vpmulhuw" both(Whole);
+        MUL_HIGH_HALVES_SIGNED 1 1 0xE5 "vpmulhw" both(Whole);
         EQUAL_HALVES 1 1 0x75 "vpcmpeqw" vex;
         GREATER_HALVES 1 1 0x65 "vpcmpgtw" vex;
         MIN_HALVES 1 1 0xEA "vpminsw" both(Whole);
@@ -752,6 +754,10 @@ pub(super) mod op {
         EXTRACT_HALF 1 3 0x39 "vextracti128" both(Bytes(16));
         INSERT_HALF 1 3 0x38 "vinserti128" both(Bytes(16));
         COMBINE_HALVES 1 3 0x46 "vperm2i128" vex;
+        INTERLEAVE_LOW_WORDS 1 1 0x62 "vpunpckldq" both(Whole);
+        INTERLEAVE_HIGH_WORDS 1 1 0x6A "vpunpckhdq" both(Whole);
+        INTERLEAVE_LOW_LONGS 1 1 0x6C "vpunpcklqdq" both(Whole, wide);
+        INTERLEAVE_HIGH_LONGS 1 1 0x6D "vpunpckhqdq" both(Whole, wide);
         JOIN_HALVES 1 3 0x43 "vshufi32x4" evex(Whole);
         PERMUTE_LONGS 1 3 0x00 wide "vpermq" both(Whole, wide);
         PERMUTE_WORDS 1 2 0x36 "vpermd" both(Whole);

@@ -120,6 +120,68 @@ fn rows_that_are_walked_along() -> Result<(), BackendError> {
     check(source, &cases)
 }
 
+/// Integer reductions of rows, in which iterations are lanes.
+#[test]
+fn rows_that_are_reduced() -> Result<(), BackendError> {
+    let source = "kernel reduce(
+        n: u32 uniform, m: u32 uniform, x: read u32[], b: read u8[], s: read i32[],
+        y: output u32[] len_of x, z: output i32[] len_of x
+    ) over [len(x) / max(n, 1)] {
+        let row = invocation.x
+        let start = row * n
+        let count = row
+        let bits = 0
+        let least = 7i32
+        for k in 0..m {
+            let v = b[start + k]
+            if v == 32 { count += 3 } else { bits ^= x[start + k] + k }
+            least = min(least, s[start + k])
+            count -= select(v > 100, v, 1)
+        }
+        let most = -5i32
+        for k in m..n { most = max(most, s[start + k] * 3 + s[k] * least) }
+        y[row] = count * 31 + bits
+        z[row] = most - least
+    }";
+    let mut cases = Vec::new();
+    for (n, m) in [(1, 1), (16, 16), (17, 15), (40, 33), (70, 0), (300, 299), (0, 3), (5, 77), (9, u32::MAX)]
+    {
+        for length in [0, 40, 333, 640] {
+            let x = bytes(&numbers(length));
+            let b: Vec<u8> = x.iter().copied().take(length).map(|byte| byte % 120).collect();
+            if (n > 0 || length == 0) && (m < 1 << 20 || length == 0) {
+                cases.push(vec![bytes(&[n]), bytes(&[m]), x.clone(), b, x]);
+            }
+        }
+    }
+    check(source, &cases)
+}
+
+/// Private arrays indexed by data, in range and out of it.
+#[test]
+fn counters_of_rows() -> Result<(), BackendError> {
+    let source = "kernel counters(n: u32 uniform, x: read u8[], y: output u32[len(x) / max(n, 1) * 8]) over [len(x) / max(n, 1)] {
+        let row = invocation.x
+        array counts: u32[8]
+        array seen: bool[8]
+        for k in 0..n {
+            let v = x[row * n + k]
+            counts[v >> 5] += 1
+            counts[v & 15] += v
+            seen[v % 9] = v > 50
+        }
+        for k in 0..8 { y[row * 8 + k] = counts[k] * 2 + u32(seen[k]) }
+    }";
+    let mut cases = Vec::new();
+    for n in [1, 5, 40] {
+        for length in [0, 40, 333] {
+            let x = numbers(length).iter().map(|number| *number as u8).collect();
+            cases.push(vec![bytes(&[n]), x]);
+        }
+    }
+    check(source, &cases)
+}
+
 #[test]
 fn borders() -> Result<(), BackendError> {
     let source = "kernel borders(w: u32 uniform, low: i32 uniform, high: i32 uniform, x: read u32[], y: output u32[] len_of x)
@@ -210,6 +272,39 @@ fn columns() -> Result<(), BackendError> {
     let mut cases: Vec<Vec<Vec<u8>>> = sizes.map(|(w, h)| case(w, h, (3 * w * h) as usize)).into();
     cases.extend([case(40, 10, 399), case(0, 10, 5), case(20, 20, 5000)]);
     check(source, &cases)
+}
+
+/// Squares that are transposed in registers: loads and stores down columns, for both sizes of
+/// elements.
+#[test]
+fn columns_in_squares() -> Result<(), BackendError> {
+    let source = "kernel squares(
+        w: u32 uniform, h: u32 uniform, x: read u32[], d: read f64[],
+        y: output u32[w * h * 2], z: output f64[w * h * 2], v: output u32[w * h * 2]
+    ) over [w, h, 2] {
+        let plane = invocation.z * w * h
+        let across = plane + invocation.y * w + invocation.x
+        let down = plane + invocation.x * h + invocation.y
+        y[down] = x[across] * 3
+        z[down] = d[across]
+        v[across] = x[down] + invocation.y
+    }";
+    let case = |w: u32, h: u32, length: usize| {
+        let d = (0..length).flat_map(|k| (k as f64).to_le_bytes()).collect();
+        vec![bytes(&[w]), bytes(&[h]), bytes(&numbers(length)), d]
+    };
+    let sizes = [(1, 1), (5, 3), (16, 16), (33, 17), (8, 40), (100, 1), (1, 100), (64, 70), (9, 8)];
+    let mut cases: Vec<Vec<Vec<u8>>> = sizes.map(|(w, h)| case(w, h, (2 * w * h) as usize)).into();
+    cases.extend([case(40, 10, 399), case(0, 10, 5), case(20, 20, 5000)]);
+    check(source, &cases)?;
+    let one =
+        "kernel turned(w: u32 uniform, h: u32 uniform, x: read f32[], y: output f32[w * h]) over [w, h] {
+        y[invocation.x * h + invocation.y] = x[invocation.y * w + invocation.x]
+    }";
+    let case = |w: u32, h: u32, length: usize| vec![bytes(&[w]), bytes(&[h]), bytes(&numbers(length))];
+    let mut cases: Vec<Vec<Vec<u8>>> = sizes.map(|(w, h)| case(w, h, (w * h) as usize)).into();
+    cases.extend([case(40, 10, 399), case(0, 10, 5), case(20, 20, 5000)]);
+    check(one, &cases)
 }
 
 #[test]

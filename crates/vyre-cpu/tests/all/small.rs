@@ -51,6 +51,24 @@ fn arithmetic_on_bytes_and_halves() -> Result<(), BackendError> {
         "y[i] = u32(i32(a[i]) - 500) >> 3",
         "y[i] = a[i] % 10 + b[i] / 3",
         "y[i] = a[len(a) - 1 - i] + b[i]",
+        // Only the low bits of these differences matter.
+        "let c = a[i]\n if c >= 97 && c <= 122 { c -= 32 }\n y[i] = c",
+        "y[i] = (a[i] - b[i]) & 255",
+        "y[i] = ((a[i] - 3 * b[i]) ^ 4294967290) * 5 - (b[i] << 7)",
+        "y[i] = select(a[i] > b[i], a[i] - 700, 3 - b[i])",
+        "y[i] = max(a[i] - b[i], 5)",
+        // Variables that are set on several paths.
+        "let s = a[i]\n if i > 2 && i + 2 < len(a) { s = (a[i - 1] + 2 * a[i] + a[i + 1]) / 4 }\n y[i] = s",
+        "let s = 1\n if a[i] > 9 { s = a[i] * 2 } else if b[i] > 9 { s = b[i] - 7 }\n y[i] = s + b[i]",
+        "let s = 0\n for k in 0..3 { s = (s + a[i + k]) / 2 }\n y[i] = s",
+        // Products with constants that divide.
+        "y[i] = (a[i] + b[i]) / 9",
+        "y[i] = (a[i] * 5 + b[i]) / 7 + a[i] % 11",
+        "y[i] = a[i] / 255 + (a[i] + b[i]) / 3",
+        // Neighbours at a small stride.
+        "y[i] = (a[2 * i] + a[2 * i + 1] + b[3 * i + 1]) / 3",
+        "y[i] = (77 * a[3 * i] + 150 * a[3 * i + 1] + 29 * a[3 * i + 2]) >> 8",
+        "y[i] = max(a[4 * i + 3], b[len(b) - 1 - 2 * i])",
     ];
     for body in unsigned {
         for element in ["u8", "u16"] {
@@ -69,10 +87,33 @@ fn arithmetic_on_bytes_and_halves() -> Result<(), BackendError> {
         "y[i] = a[i] / 4 + b[i] % 7",
         "y[i] = (a[i] ^ b[i]) << 2",
         "y[i] = a[i] >> u32(b[i] & 7)",
+        "y[i] = abs(a[i]) - abs(b[i])",
+        "y[i] = abs(a[i] - b[i]) >> 1",
+        "y[i] = a[2 * i] - b[2 * i + 1]",
+        "y[i] = min(a[3 * i + 1], b[i])",
     ];
     for body in signed {
         for element in ["i8", "i16"] {
             check(element, body).unwrap_or_else(|error| panic!("{body}: {error}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn fields_of_bytes() -> Result<(), BackendError> {
+    for fields in [2, 3, 4] {
+        let stores: Vec<String> =
+            (0..fields).map(|k| format!("y[{fields} * i + {k}] = (a[i] * {k} + b[i] - 3) >> {k}")).collect();
+        let source = format!(
+            "kernel fields(a: read u8[], b: read u8[], y: output u8[len(a) * {fields}]) over a {{
+               region \"r\" {{ let i = invocation.x
+                 {} }} }}",
+            stores.join("\n")
+        );
+        let config = DispatchConfig { schedule: Some(Schedule::Expensive), ..DispatchConfig::default() };
+        for length in [1, 16, 33, 300] {
+            assert_agrees(&Cpu::new()?, &source, length, &config)?;
         }
     }
     Ok(())

@@ -203,6 +203,10 @@ impl Selector<'_> {
                 let mixed = self.both(op::PACK_WORDS, low, high);
                 self.two_to(to, op::PERMUTE_LONGS, Place::Register(mixed), Some(0xD8));
             }
+            Op::MulHigh { signed } if ty.lane.bytes() == 2 => {
+                let vex = if signed { op::MUL_HIGH_HALVES_SIGNED } else { op::MUL_HIGH_HALVES };
+                self.of_two(value, to, vex, true);
+            }
             Op::MulHigh { signed } => self.multiply_high(value, to, signed),
             Op::Fma => self.multiply_add(value, to, ty),
             Op::Sqrt => self.of_one_place(value, to, typed(op::SQRT, ty), None),
@@ -264,6 +268,7 @@ impl Selector<'_> {
                 self.three_to(to, op::ALIGN, true, piece, Place::Register(between), Some(12));
             }
             Op::Shuffle(order) => self.shuffle(value, to, order),
+            Op::Interleave { bytes, high } => self.interleave(value, to, bytes, high),
             Op::ShuffleBytes => self.of_two(value, to, op::SHUFFLE_BYTES, false),
             Op::CarryHalf => {
                 let [below, piece] = self.args(value);
@@ -346,6 +351,23 @@ impl Selector<'_> {
         let mut bytes = [0; 32];
         bytes.chunks_mut(4).zip(order).for_each(|(chunk, lane)| chunk[0] = lane);
         self.vector_constant(bytes)
+    }
+
+    fn interleave(&mut self, value: Value, to: VReg, bytes: u8, high: bool) {
+        let vex = match (bytes, high) {
+            (4, false) => op::INTERLEAVE_LOW_WORDS,
+            (4, true) => op::INTERLEAVE_HIGH_WORDS,
+            (8, false) => op::INTERLEAVE_LOW_LONGS,
+            (8, true) => op::INTERLEAVE_HIGH_LONGS,
+            (_, high) => {
+                let [a, b] = self.args(value);
+                let first = self.register(a);
+                let second = self.place(b);
+                let groups = if high { 0x31 } else { 0x20 };
+                return self.three_to(to, op::COMBINE_HALVES, true, first, second, Some(groups));
+            }
+        };
+        self.of_two(value, to, vex, false);
     }
 
     /// Reorders the words of a piece.
