@@ -276,6 +276,8 @@ struct Lowering<'k> {
     borrowed: Vec<(Var, Slot)>,
     /// Per value: whether some statement reads it.
     read: Vec<bool>,
+    /// Per value: whether it is the number of an invocation on an axis.
+    numbers: Vec<bool>,
     /// Mask of a last, partial vector; it includes at least one lane.
     tail: Option<Reg>,
     /// Number of enclosing branches that are emitted twice, with masks and without.
@@ -292,6 +294,22 @@ struct Lowering<'k> {
 
 const MASK: Shape = Shape { ty: ValueType::Bool, vector: true };
 const CONDITION: Shape = Shape { ty: ValueType::Bool, vector: false };
+
+/// Per value: whether it is the number of an invocation on an axis.
+fn invocation_numbers(kernel: &KernelBody) -> Vec<bool> {
+    fn visit(block: &[Stmt], numbers: &mut [bool]) {
+        for stmt in block {
+            if let StmtKind::Def(value, Def::Builtin(Builtin::InvocationId | Builtin::LocalId, _)) = stmt.kind
+            {
+                numbers[value.index()] = true;
+            }
+            stmt.kind.blocks().into_iter().for_each(|nested| visit(nested, numbers));
+        }
+    }
+    let mut numbers = vec![false; kernel.values.len()];
+    visit(&kernel.body, &mut numbers);
+    numbers
+}
 
 impl<'k> Lowering<'k> {
     fn new(kernel: &'k KernelBody, lanes: u32, workgroup: [u32; 3], local_facts: LocalFacts) -> Lowering<'k> {
@@ -325,6 +343,7 @@ impl<'k> Lowering<'k> {
             recomputed: Vec::new(),
             borrowed: Vec::new(),
             read: Vec::new(),
+            numbers: invocation_numbers(kernel),
             tail: None,
             copies: 0,
             mostly: HashMap::new(),
@@ -2001,10 +2020,19 @@ impl<'k> Lowering<'k> {
             let value = self.operand(value);
             return self.out.push(Inst::Tile(TileStep::Put { tile, number, value }));
         }
+        let is_own_number = self.numbers[index.index()];
         let index = self.index(place, index);
         let value = self.operand(value);
         let element = self.kernel.element(place);
-        let (mask, checked) = (self.exec, !in_bounds);
+        // The proof covers only lanes that run. If lane 0 does not, its index can have wrapped, and
+        // the elements of the others are not where it says, unless it is the lane's own number.
+        let by_first_lane = match index {
+            Index::Same(_) | Index::Each(_) => false,
+            Index::Consecutive(_) | Index::Strided(..) | Index::Spaced(..) | Index::Mostly { .. } => true,
+        };
+        let first_lane_runs = self.exec.is_none() || self.exec == self.tail;
+        let (mask, checked) =
+            (self.exec, !in_bounds || (by_first_lane && !first_lane_runs && !is_own_number));
         self.out.push(Inst::Store(Store { place, element, index, value, more: Vec::new(), mask, checked }));
     }
 
