@@ -23,6 +23,7 @@ macro_rules! kernels {
 kernels! {
     "stencil" "blur" "sobel" "threshold" "grey" "equalise" "life" "matvec" "transpose" "batched" "solve" "gram" "csr" "nbody"
     "gcd" "popcount" "parity" "xorshift" "automaton" "dfa" "upper" "fir" "iir" "haar" "complex" "options_f64"
+    "spaces" "dots" "bins" "yuv" "erode" "hex"
 }
 
 /// Embeds the C files by name.

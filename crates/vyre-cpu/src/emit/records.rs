@@ -134,7 +134,7 @@ impl Emitter<'_> {
         let block = self.builder.current();
         let known = self.records.entry(field.record).or_default();
         // The same field again belongs to other lanes.
-        if !known.at.is_some_and(|(at, _)| at == block) || known.taken.contains(&reg) {
+        if known.at.is_none_or(|(at, _)| at != block) || known.taken.contains(&reg) {
             *known = Loaded::default();
         }
         known.taken.push(reg);

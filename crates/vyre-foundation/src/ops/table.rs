@@ -228,7 +228,7 @@ op_table! {
         "Logarithm to base 10; zeros give -infinity, negative numbers NaN.";
     Log1p 119 "math" "log_1p" Call, Same(1, Float), int [] float [] ulp 8 expansion 1.05, 0.95
         "Natural logarithm of 1 plus the operand, accurate also for operands close to 0; -1 gives -infinity, operands below it NaN.";
-    Asinh 120 "math" "asinh" Call, Same(1, Float), int [] float [] ulp 8 expansion 1.9, 1.8
+    Asinh 120 "math" "asinh" Call, Same(1, Float), int [] float [] ulp 8 expansion 1.9, 1.9
         "Inverse hyperbolic sine.";
     Acosh 121 "math" "acosh" Call, Same(1, Float), int [] float [] ulp 8 expansion 2.3, 2.5
         "Inverse hyperbolic cosine; NaN below 1.";
