@@ -8,7 +8,6 @@ use crate::options::{CallOptions, INLINE};
 use crate::parameter::Parameter;
 use crate::pending::{Pending, Scope, Start};
 use crate::report::Report;
-use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 use vyre_driver::tuner::Mode;
@@ -21,14 +20,36 @@ use vyre_foundation::launch::{self, Launch};
 #[must_use = "a call does nothing until it is run"]
 pub struct Call<'a> {
     core: &'a Arc<Core>,
-    /// One slot per parameter, in binding order.
-    slots: SmallVec<[Memory<'a>; INLINE]>,
+    slots: Slots<'a>,
     /// Number of buffers bound.
     bound: usize,
     /// Faults that prevent the call from running; empty if only lengths do not fit, which is
     /// checked once all are known.
     faults: Option<Box<Faults>>,
     pub(crate) options: CallOptions<'a>,
+}
+
+/// One slot per parameter, in binding order.
+struct Slots<'a> {
+    few: [Memory<'a>; INLINE],
+    /// All of them, if there are more than those.
+    many: Option<Box<[Memory<'a>]>>,
+}
+
+impl<'a> Slots<'a> {
+    #[inline]
+    fn new(count: usize) -> Slots<'a> {
+        let many = (count > INLINE).then(|| (0..count).map(|_| Memory::Nothing).collect());
+        Slots { few: [const { Memory::Nothing }; INLINE], many }
+    }
+
+    #[inline]
+    fn all(&mut self, count: usize) -> &mut [Memory<'a>] {
+        match &mut self.many {
+            Some(many) => many,
+            None => &mut self.few[..count.min(INLINE)],
+        }
+    }
 }
 
 /// A call is moved with every argument bound, so it stays within eight of the machine's vectors.
@@ -42,13 +63,11 @@ struct Faults {
 }
 
 impl<'a> Call<'a> {
+    // Inlined so that the call is written in place.
+    #[inline]
     pub(crate) fn new(core: &'a Arc<Core>, size: u32) -> Call<'a> {
         let options = CallOptions { size, ..CallOptions::default() };
-        let slots = match core.parameters.len() {
-            few @ ..=INLINE => SmallVec::from_buf_and_len([const { Memory::Nothing }; INLINE], few),
-            many => (0..many).map(|_| Memory::Nothing).collect(),
-        };
-        Call { core, slots, bound: 0, faults: None, options }
+        Call { core, slots: Slots::new(core.parameters.len()), bound: 0, faults: None, options }
     }
 
     /// A call of an op at a size.
@@ -77,21 +96,31 @@ impl<'a> Call<'a> {
     }
 
     pub(crate) fn take(&mut self, name: &str, argument: Argument<'a>) {
-        let core = self.core;
-        let is_named = |parameter: &&Parameter| *parameter.name == *name;
+        let is_named = |parameter: &Parameter| *parameter.name == *name;
+        let parameters = &self.core.parameters;
         // Arguments mostly come in the order of the buffers.
-        let next = core.parameters.get(self.bound).filter(is_named).map(|parameter| (self.bound, parameter));
-        let place =
-            next.or_else(|| core.parameters.iter().enumerate().find(|(_, parameter)| is_named(parameter)));
-        if let Some((position, parameter)) = place
-            && parameter.is_length(argument.memory.len())
+        let place = match parameters.get(self.bound) {
+            Some(next) if is_named(next) => Some(self.bound),
+            Some(_) | None => parameters.iter().position(is_named),
+        };
+        match place {
+            Some(position) => self.take_at(position, argument),
+            None => self.take_faulty(name, argument),
+        }
+    }
+
+    /// Binds memory to the buffer at this position.
+    pub(crate) fn take_at(&mut self, position: usize, argument: Argument<'a>) {
+        let core = self.core;
+        let parameter = &core.parameters[position];
+        if parameter.is_length(argument.memory.len())
             && parameter.takes(&argument, &core.shared)
-            && let Some(slot @ Memory::Nothing) = self.slots.get_mut(position)
+            && let Some(slot @ Memory::Nothing) = self.slots.all(core.parameters.len()).get_mut(position)
         {
             *slot = argument.memory;
             self.bound += 1;
         } else {
-            self.take_faulty(name, argument);
+            self.take_faulty(&parameter.name, argument);
         }
     }
 
@@ -104,7 +133,7 @@ impl<'a> Call<'a> {
             return faults.push(no_such_buffer(core, name));
         };
         let misfit = parameter.misfit(&argument, &core.shared, &core.title());
-        match (misfit, self.slots.get_mut(position)) {
+        match (misfit, self.slots.all(core.parameters.len()).get_mut(position)) {
             (Some(fault), _) => {
                 faults.push(fault);
                 misfits.push(position);
@@ -254,7 +283,7 @@ impl<'a> Call<'a> {
     /// Runs a checked call.
     pub(crate) fn run_bound(&mut self) -> Result<Report, BackendError> {
         let Call { core, slots, options, .. } = self;
-        dispatch::run(core, &mut [slots], options)
+        dispatch::run(core, &mut [slots.all(core.parameters.len())], options)
     }
 
     /// Whether this is a call of that routine.
@@ -264,12 +293,12 @@ impl<'a> Call<'a> {
 
     /// The routine, its memory and the options.
     pub(crate) fn parts(&mut self) -> (&Arc<Core>, &mut [Memory<'a>], &CallOptions<'a>) {
-        (self.core, &mut self.slots, &self.options)
+        (self.core, self.slots.all(self.core.parameters.len()), &self.options)
     }
 
     /// The bound memory: one item per parameter, in binding order.
     pub(crate) fn bound(&mut self) -> &mut [Memory<'a>] {
-        &mut self.slots
+        self.slots.all(self.core.parameters.len())
     }
 
     /// Checks that every buffer is bound and every length possible.
@@ -285,7 +314,7 @@ impl<'a> Call<'a> {
     fn tell_faults(&mut self) -> Result<(), BackendError> {
         let core = self.core;
         let Faults { mut found, misfits } = *self.faults.take().unwrap_or_default();
-        let memory = &self.slots;
+        let memory = &*self.slots.all(core.parameters.len());
         for (position, (parameter, memory)) in core.parameters.iter().zip(memory).enumerate() {
             if matches!(memory, Memory::Nothing) && !misfits.contains(&position) {
                 found.push(parameter.not_bound(&core.title()));

@@ -19,7 +19,7 @@ use crate::batch;
 use crate::code::{self, HOT_NS, Observed, Wanted};
 use crate::core::{Core, Pair};
 use crate::first_run;
-use crate::held_buffers::HeldBuffers;
+use crate::held_buffers::{Bindings, HeldBuffers};
 use crate::options::CallOptions;
 use crate::report::{Attempt, Report};
 use crate::shared::{CLOCK_LAG_NS, LONGEST_MEETING, nanoseconds};
@@ -317,7 +317,8 @@ impl<'a> Call<'a> {
             true => self.launch_together(backend, &**pipeline, items),
             false => items.iter_mut().try_for_each(|item| {
                 let config = self.rest();
-                let mut bindings = held.bindings(&core.parameters, item);
+                let mut bindings = Bindings::new();
+                held.bind(&core.parameters, item, &mut bindings);
                 contain_call(backend.id, || pipeline.dispatch_bound(&mut bindings, &config))
             }),
         };
@@ -441,7 +442,9 @@ impl<'a> Call<'a> {
             outputs.append(&mut slots);
         }
         items.iter_mut().zip(&outputs).try_for_each(|(item, outputs)| {
-            copy_out(backend.id, outputs, &mut HeldBuffers::default().bindings(&core.parameters, item))
+            let mut bindings = Bindings::new();
+            HeldBuffers::default().bind(&core.parameters, item, &mut bindings);
+            copy_out(backend.id, outputs, &mut bindings)
         })
     }
 

@@ -18,7 +18,7 @@ use crate::argument::Memory;
 use crate::backend::Backend;
 use crate::code::{self, Wanted};
 use crate::core::{Core, Pair};
-use crate::held_buffers::HeldBuffers;
+use crate::held_buffers::{Bindings, HeldBuffers};
 use crate::helper_trial;
 use crate::shared::nanoseconds;
 use crate::turn::Taken;
@@ -66,7 +66,10 @@ pub(crate) fn run(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<Done, 
         let timeout = config.timeout.map(|limit| limit.saturating_sub(called.elapsed()));
         let config = DispatchConfig { timeout, ..config };
         let (began, held) = (Instant::now(), HeldBuffers::default());
-        code.pipeline.dispatch_bound(&mut held.bindings(&core.parameters, &mut item), &config)?;
+        let mut bindings = Bindings::new();
+        held.bind(&core.parameters, &mut item, &mut bindings);
+        code.pipeline.dispatch_bound(&mut bindings, &config)?;
+        drop(bindings);
         let elapsed = Duration::from_nanos(nanoseconds(began.elapsed()));
         at.side().set_run(code.instance);
         Ok(Done { elapsed, tuned: code.tuned, memory })

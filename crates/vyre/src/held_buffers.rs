@@ -9,6 +9,9 @@ use smallvec::SmallVec;
 use std::sync::{Arc, RwLockReadGuard};
 use vyre_driver::{BackendError, Binding};
 
+/// The bindings of a call.
+pub(crate) type Bindings<'m> = SmallVec<[Binding<'m>; INLINE]>;
+
 /// The resident buffers of a call, held where the call runs.
 #[derive(Default)]
 pub(crate) struct HeldBuffers<'a>(Vec<(&'a ResidentBuffer, RwLockReadGuard<'a, Home>)>);
@@ -58,15 +61,14 @@ impl<'a> HeldBuffers<'a> {
         }
     }
 
-    /// The bindings that a backend gets for a call.
-    // Inlined so that they are written in place.
+    /// Appends the bindings that a backend gets for a call, in place.
     #[inline(always)]
-    pub(crate) fn bindings<'m>(
+    pub(crate) fn bind<'m>(
         &self,
         parameters: &[Parameter],
         memory: &'m mut [Memory<'_>],
-    ) -> SmallVec<[Binding<'m>; INLINE]> {
-        let mut bindings = SmallVec::new();
+        bindings: &mut Bindings<'m>,
+    ) {
         for (parameter, memory) in parameters.iter().zip(memory) {
             bindings.push(match memory {
                 Memory::Nothing => unreachable!("a call runs only when every buffer is bound"),
@@ -78,6 +80,5 @@ impl<'a> HeldBuffers<'a> {
                 }
             });
         }
-        bindings
     }
 }

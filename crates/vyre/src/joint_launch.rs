@@ -13,7 +13,7 @@ use crate::call;
 use crate::code;
 use crate::core::Work;
 use crate::dispatch::Call;
-use crate::held_buffers::HeldBuffers;
+use crate::held_buffers::{Bindings, HeldBuffers};
 use crate::options::CallOptions;
 use crate::report::Report;
 use crate::shared::Shared;
@@ -86,7 +86,9 @@ impl<'c, 'm> Joined<'c, 'm> {
         // A call whose buffers cannot be held reports the error when it runs alone.
         let Ok(held) = HeldBuffers::take(calls, backend, live.instance) else { return Ok(false) };
         let bound = parts.iter_mut().map(|Part { call, memory, code, .. }| {
-            (&*code.pipeline, held.bindings(&call.core.parameters, memory), &call.core.config)
+            let mut bindings = Bindings::new();
+            held.bind(&call.core.parameters, memory, &mut bindings);
+            (&*code.pipeline, bindings, &call.core.config)
         });
         let mut bound: Vec<_> = bound.collect();
         let steps = bound.iter_mut().map(|(pipeline, bindings, config)| SequenceStep {

@@ -1,23 +1,24 @@
 //! Cost of each region of a routine, counted on every dispatch.
 //!
-//! A dispatch is timed as a whole; its time is split over the regions by an estimate of their
-//! costs. The sums live in stripes, of which a thread always uses the same one, so that threads
-//! seldom contend; [`Meters::drain`] moves them into the hints. Counting takes no lock and
-//! allocates nothing.
+//! A dispatch is timed as a whole; [`Meters::drain`] splits the sums over the regions, by an
+//! estimate of their costs, and adds them to the hints. The sums live in stripes, of which a thread
+//! always uses the same one, so that threads seldom contend. Counting takes no lock and allocates
+//! nothing. The number of calls is exact; of two times added to a stripe at once, one can be lost.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vyre_driver::observability::stripe_of_thread;
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
 use vyre_foundation::kernel::{Def, KernelBody, Stmt, StmtKind};
 
-/// More stripes would cost memory per region and gain nothing on most machines.
+/// More stripes would cost memory per routine and gain nothing on most machines.
 const STRIPES: usize = 8;
 /// Shares of a dispatch are in units of 1/`WHOLE`.
 const WHOLE: u64 = 1 << 16;
 
-/// The meters of a routine: one per region.
+/// The meters of a routine.
 pub(crate) struct Meters {
     regions: Vec<Region>,
+    stripes: [Stripe; STRIPES],
 }
 
 struct Region {
@@ -25,23 +26,30 @@ struct Region {
     /// pooled.
     key: String,
     share: u64,
-    stripes: [Stripe; STRIPES],
 }
 
 #[derive(Default)]
 #[repr(align(64))]
 struct Stripe {
-    count: AtomicU64,
-    nanoseconds: AtomicU64,
+    all: Sums,
+    /// The part of the sums that the hints have.
+    drained: Sums,
+    /// The longest call since the last drain.
     slowest: AtomicU64,
+}
+
+#[derive(Default)]
+struct Sums {
+    calls: AtomicU64,
+    nanoseconds: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// Counts of a stripe since the last drain.
+/// Counts of a stripe.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counted {
     pub(crate) calls: u64,
-    /// Total time of the region that took the longest.
+    /// Time since the last drain.
     pub(crate) nanoseconds: u64,
 }
 
@@ -59,19 +67,14 @@ impl Meters {
         }
         let total = costs.iter().fold(0u64, |sum, (_, cost)| sum.saturating_add(*cost));
         let share = |cost: u64| u128::from(cost) * u128::from(WHOLE) / u128::from(total.max(1));
-        let region = |(key, cost): (String, u64)| Region {
-            key,
-            share: share(cost) as u64,
-            stripes: Default::default(),
-        };
-        Meters { regions: costs.into_iter().map(region).collect() }
+        let region = |(key, cost)| Region { key, share: share(cost) as u64 };
+        Meters { regions: costs.into_iter().map(region).collect(), stripes: Default::default() }
     }
 
     /// The meters of an op, whose programs vary by device: one region, named after the op.
     pub(crate) fn of_op(name: &str, fingerprint: &[u8; 32]) -> Meters {
-        Meters {
-            regions: vec![Region { key: key(name, fingerprint), share: WHOLE, stripes: Default::default() }],
-        }
+        let region = Region { key: key(name, fingerprint), share: WHOLE };
+        Meters { regions: vec![region], stripes: Default::default() }
     }
 
     /// The keys of the regions.
@@ -79,51 +82,55 @@ impl Meters {
         self.regions.iter().map(|region| region.key.as_str())
     }
 
-    /// Counts one dispatch of the whole routine. Returns its stripe's counts since the last drain.
-    pub(crate) fn record(&self, nanoseconds: u64, bytes: u64) -> Counted {
-        let stripe = stripe_of_thread() % STRIPES;
-        let mut counted = Counted::default();
-        for region in &self.regions {
-            let part = |whole: u64| {
-                if region.share == WHOLE {
-                    whole
-                } else {
-                    (whole >> 16) * region.share + (((whole & 0xFFFF) * region.share) >> 16)
-                }
-            };
-            let stripe = &region.stripes[stripe];
-            let time = part(nanoseconds);
-            counted.calls = stripe.count.fetch_add(1, Relaxed) + 1;
-            let before = stripe.nanoseconds.fetch_add(time, Relaxed);
-            counted.nanoseconds = counted.nanoseconds.max(before.saturating_add(time));
-            stripe.bytes.fetch_add(part(bytes), Relaxed);
-            if stripe.slowest.load(Relaxed) < time {
-                stripe.slowest.fetch_max(time, Relaxed);
-            }
-        }
-        counted
+    #[inline]
+    fn stripe(&self) -> &Stripe {
+        &self.stripes[stripe_of_thread() % STRIPES]
     }
 
-    /// Whether the next call of this thread is due: one in every `period`, starting with the first
-    /// after a drain.
+    /// Counts one dispatch. Returns the counts of this thread's stripe.
+    #[inline]
+    pub(crate) fn record(&self, nanoseconds: u64, bytes: u64) -> Counted {
+        let Stripe { all, drained, slowest } = self.stripe();
+        if slowest.load(Relaxed) < nanoseconds {
+            slowest.fetch_max(nanoseconds, Relaxed);
+        }
+        all.bytes.store(all.bytes.load(Relaxed).wrapping_add(bytes), Relaxed);
+        let total = all.nanoseconds.load(Relaxed).wrapping_add(nanoseconds);
+        all.nanoseconds.store(total, Relaxed);
+        Counted {
+            calls: all.calls.fetch_add(1, Relaxed) + 1,
+            nanoseconds: total.saturating_sub(drained.nanoseconds.load(Relaxed)),
+        }
+    }
+
+    /// Whether the next call of this thread is due: one in every `period`, starting with the first.
     #[inline]
     pub(crate) fn is_due(&self, period: u64) -> bool {
-        let stripe = stripe_of_thread() % STRIPES;
-        let counted = |region: &Region| region.stripes[stripe].count.load(Relaxed);
-        self.regions.first().is_some_and(|region| counted(region).is_multiple_of(period))
+        self.stripe().all.calls.load(Relaxed).is_multiple_of(period)
     }
 
-    /// Moves the counts into the hints.
+    /// Adds what was counted since the last drain to the hints.
     pub(crate) fn drain(&self, hints: &HotPathHints) {
-        for region in &self.regions {
-            for stripe in &region.stripes {
+        for Stripe { all, drained, slowest } in &self.stripes {
+            let [calls, nanoseconds, bytes] = [
+                (&all.calls, &drained.calls),
+                (&all.nanoseconds, &drained.nanoseconds),
+                (&all.bytes, &drained.bytes),
+            ]
+            .map(|(all, drained)| {
+                let all = all.load(Relaxed);
+                all.saturating_sub(drained.fetch_max(all, Relaxed))
+            });
+            let slowest = slowest.swap(0, Relaxed);
+            for Region { key, share } in &self.regions {
+                let part = |whole: u64| (u128::from(whole) * u128::from(*share) / u128::from(WHOLE)) as u64;
                 let record = RegionRecord {
-                    dispatch_count: stripe.count.swap(0, Relaxed),
-                    kernel_ns_total: stripe.nanoseconds.swap(0, Relaxed),
-                    kernel_ns_max: stripe.slowest.swap(0, Relaxed),
-                    bytes_total: stripe.bytes.swap(0, Relaxed),
+                    dispatch_count: calls,
+                    kernel_ns_total: part(nanoseconds),
+                    kernel_ns_max: part(slowest),
+                    bytes_total: part(bytes),
                 };
-                hints.absorb(&region.key, record);
+                hints.absorb(key, record);
             }
         }
     }

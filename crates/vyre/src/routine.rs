@@ -32,6 +32,7 @@ pub struct Routine {
 
 impl Routine {
     /// Starts a call. Bind every buffer by its name, then [`run`](Call::run).
+    #[inline]
     pub fn call(&self) -> Call<'_> {
         Call::new(&self.core, 0)
     }

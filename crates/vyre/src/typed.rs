@@ -355,7 +355,22 @@ impl<'a, const ARGUMENTS: usize> KernelCall<'a, ARGUMENTS> {
     /// Runs the call and waits for it.
     #[inline]
     pub fn run(self, runtime: &Runtime) -> Result<Report, BackendError> {
-        self.on(runtime)?.run()
+        let routine = runtime.routine_of(self.kernel, self.constants)?;
+        let mut call = routine.call();
+        self.bind_to(&mut call);
+        call.run()
+    }
+
+    /// Binds the arguments, which are in the order of the buffers.
+    #[inline]
+    fn bind_to<'r>(self, call: &mut Call<'r>)
+    where
+        'a: 'r,
+    {
+        self.arguments
+            .into_iter()
+            .enumerate()
+            .for_each(|(position, argument)| call.take_at(position, argument));
     }
 
     /// The call on a runtime, for setting options before it runs or for adding it to a
@@ -365,11 +380,8 @@ impl<'a, const ARGUMENTS: usize> KernelCall<'a, ARGUMENTS> {
     where
         'a: 'r,
     {
-        let routine = runtime.routine_of(self.kernel, self.constants)?;
-        let mut call = routine.call();
-        for (parameter, argument) in routine.core.parameters.iter().zip(self.arguments) {
-            call.take(&parameter.name, argument);
-        }
+        let mut call = runtime.routine_of(self.kernel, self.constants)?.call();
+        self.bind_to(&mut call);
         Ok(call)
     }
 }
