@@ -130,7 +130,7 @@ fn add_words(results: &mut Results, a: Value, b: Value, count: Value) {
         let rest = builder.and_not(flipped, mask);
         builder.or(kept, rest)
     });
-    let product = |a: u32, b: u32| (u64::from(a) * u64::from(b) >> 32) as u32;
+    let product = |a: u32, b: u32| ((u64::from(a) * u64::from(b)) >> 32) as u32;
     results.add("an upper product", words(product), |builder| builder.mul_high(false, a, b));
     results.add("a float of a word", words(|a, _| (a as f32).to_bits()), |builder| {
         let float = builder.int_to_float(false, floats, a);
