@@ -550,7 +550,7 @@ impl Walk<'_> {
         let keeps = |values: &[Interval], reg: Reg| values[reg as usize] == Interval::only(0);
         let broken = conditions.into_iter().filter(|&(_, reg)| {
             let typically = || self.writer.typical.iter().any(|typical| keeps(typical, reg));
-            !(keeps(&self.writer.always, reg) || asked && typically())
+            !(keeps(&self.writer.always, reg) || (asked && typically()))
         });
         broken.map(|(local, _)| local).collect()
     }
