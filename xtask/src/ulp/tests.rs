@@ -61,7 +61,7 @@ fn the_record_is_of_the_present_expansions() {
 #[test]
 fn errors_on_f64_are_within_the_bounds_of_the_op_table() {
     for op in expanded() {
-        let found = super::wide::measure(op, 0..4_000, 1);
+        let found = wide::measure(op, 0..4_000, 1);
         let bound = f64::from(op.expansion_error(ValueType::F64).unwrap_or(0.0));
         assert!(found.inputs > 1_000, "{op:?} was measured at {} points only", found.inputs);
         assert!(found.error <= bound, "{op:?} is {} ULP off on f64, its row says {bound}", found.error);
@@ -94,9 +94,9 @@ fn published_hard_cases_are_within_the_bounds_of_the_op_table() {
 /// A measurement in parts, as after an interruption, equals that of the whole.
 #[test]
 fn a_measurement_goes_on_where_it_was() {
-    let whole = super::wide::measure(Op::Atan2, 0..3_000, 1);
-    let mut parts = super::wide::measure(Op::Atan2, 0..1_000, 1);
-    parts.join(super::wide::measure(Op::Atan2, 1_000..3_000, 2));
+    let whole = wide::measure(Op::Atan2, 0..3_000, 1);
+    let mut parts = wide::measure(Op::Atan2, 0..1_000, 1);
+    parts.join(wide::measure(Op::Atan2, 1_000..3_000, 2));
     assert_eq!(parts, whole);
 }
 
