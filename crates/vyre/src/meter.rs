@@ -94,9 +94,9 @@ impl Meters {
         if slowest.load(Relaxed) < nanoseconds {
             slowest.fetch_max(nanoseconds, Relaxed);
         }
-        all.bytes.store(all.bytes.load(Relaxed).wrapping_add(bytes), Relaxed);
-        let total = all.nanoseconds.load(Relaxed).wrapping_add(nanoseconds);
-        all.nanoseconds.store(total, Relaxed);
+        // Threads can share a stripe, so the sums need locked instructions to be exact.
+        all.bytes.fetch_add(bytes, Relaxed);
+        let total = all.nanoseconds.fetch_add(nanoseconds, Relaxed).wrapping_add(nanoseconds);
         Counted {
             calls: all.calls.fetch_add(1, Relaxed) + 1,
             nanoseconds: total.saturating_sub(drained.nanoseconds.load(Relaxed)),

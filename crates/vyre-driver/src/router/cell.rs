@@ -87,12 +87,12 @@ impl Cell {
 
     /// Counts a completed call.
     pub(super) fn count(&self) {
-        self.calls.store(self.calls.load(Relaxed).wrapping_add(1), Relaxed);
+        self.calls.fetch_add(1, Relaxed);
     }
 
     /// Adds the time of a call.
     pub(super) fn add_time(&self, elapsed_ns: u64) {
-        self.time_ns.store(self.time_ns.load(Relaxed).wrapping_add(elapsed_ns), Relaxed);
+        self.time_ns.fetch_add(elapsed_ns, Relaxed);
     }
 
     /// Takes the time that is not yet part of the program's total.
