@@ -52,7 +52,7 @@ pub struct Elementwise {
 /// let proved = elementwise(&scale);
 /// assert_eq!(proved.map(|found| (found.columns.len(), found.parameters.len())), Ok((2, 1)));
 /// let refused = elementwise(&shift).unwrap_err();
-/// assert_eq!(refused.message, "`k` is not elementwise: it reads `x` at another position than its own");
+/// assert_eq!(refused.message, "`k` is not elementwise: it reads `x` at a position other than its own");
 /// # Ok::<(), vyre_foundation::diagnostics::Diagnostics>(())
 /// ```
 pub fn elementwise(kernel: &KernelBody) -> Result<Elementwise, Diagnostic> {

@@ -25,10 +25,12 @@ pub(super) struct Halves {
     pub(super) vars: Vec<bool>,
 }
 
-/// Finds what to hold in half lanes: nothing unless half lanes fill whole pieces.
+/// Finds what to hold in half lanes: nothing unless half lanes fill whole pieces of 32 bytes. With
+/// smaller pieces, 8 lanes of bytes at a stride of 2 span less than one load, and Cranelift lacks
+/// some of the ops.
 pub(super) fn half_registers(code: &VectorCode, ranges: &Ranges, piece_bytes: u32) -> Halves {
     let nothing = || Halves { regs: vec![false; code.regs.len()], vars: vec![false; code.vars.len()] };
-    if !(2 * code.lanes).is_multiple_of(piece_bytes) {
+    if piece_bytes < 32 || !(2 * code.lanes).is_multiple_of(piece_bytes) {
         return nothing();
     }
     let blocks: Vec<&[Inst]> = match &code.frame {

@@ -4,13 +4,16 @@ use std::process::Command;
 use vyre_cpu::Cpu;
 use vyre_driver::VyreBackend;
 
+const OTHERS: [&str; 7] =
+    ["bounds::", "differential::", "division::", "oracle::", "shapes::", "small::", "threads::"];
+
 #[test]
 fn all_of_it_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {
     if !cfg!(feature = "cranelift") {
         println!("SKIP: the feature `cranelift` is not built in");
         return Ok(());
     }
-    again(("VYRE_CPU", "cranelift"), &["bounds::", "differential::", "division::", "oracle::", "threads::"])
+    again(("VYRE_CPU", "cranelift"), &OTHERS)
 }
 
 #[test]
@@ -20,7 +23,7 @@ fn all_of_it_with_avx2() -> Result<(), Box<dyn std::error::Error>> {
         println!("SKIP: the other tests do not use AVX-512 ({name})");
         return Ok(());
     }
-    again(("VYRE_CPU", "avx2"), &["bounds::", "differential::", "division::", "oracle::", "threads::"])
+    again(("VYRE_CPU", "avx2"), &OTHERS)
 }
 
 #[test]
