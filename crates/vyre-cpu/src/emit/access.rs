@@ -6,6 +6,7 @@
 //! index are consecutive.
 
 use super::call::{Passed, Scalars};
+use super::narrow::{Width, narrow};
 use super::ranges::Range;
 use super::{Emitter, Neighbours, Pieces, element_bytes, lane_bytes, lane_type, scalar_type};
 use crate::piece::{I8, I32, I64, IntOrder, Lane, Narrow, Value as Operand};
@@ -908,31 +909,5 @@ impl Emitter<'_> {
     }
 }
 
-/// Width of the lanes that narrow elements are loaded into.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Width {
-    Full,
-    Half,
-}
-
 /// Stack memory for lanes that must not write to their target; never read.
 const UNREAD: usize = 5;
-
-/// Memory layout of an element narrower than a lane.
-pub(super) fn narrow(element: DataType) -> Option<Narrow> {
-    match element {
-        DataType::U8 => Some(Narrow { bytes: 1, signed: false }),
-        DataType::I8 => Some(Narrow { bytes: 1, signed: true }),
-        DataType::U16 => Some(Narrow { bytes: 2, signed: false }),
-        DataType::I16 => Some(Narrow { bytes: 2, signed: true }),
-        DataType::Bool
-        | DataType::U32
-        | DataType::I32
-        | DataType::U64
-        | DataType::I64
-        | DataType::F16
-        | DataType::Bf16
-        | DataType::F32
-        | DataType::F64 => None,
-    }
-}

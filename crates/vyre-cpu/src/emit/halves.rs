@@ -8,7 +8,7 @@
 //! selection drops an unread copy. A load or variable that has a use in full lanes is held in full
 //! lanes; uses of variables where lanes go apart do not count.
 
-use super::access::{Width, narrow};
+use super::narrow::{Width, narrow};
 use super::ranges::{Range, Ranges};
 use super::{Emitter, Pieces};
 use crate::piece::{I32, IntOrder, Lane, Type, Value as Operand};

@@ -17,6 +17,7 @@ mod exchange;
 mod frame;
 mod guard;
 mod halves;
+mod narrow;
 mod numbers;
 mod ranges;
 mod records;

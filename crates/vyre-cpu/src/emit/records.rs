@@ -5,7 +5,7 @@
 //! highest field's last are in range, since some lane loads each; nothing wraps between them,
 //! since a buffer never has an element with the index 2^32 - 1.
 
-use super::access::narrow;
+use super::narrow::narrow;
 use super::{Emitter, element_bytes};
 use crate::fields::Bases;
 use crate::piece::{Block, I64, Value as Operand};

@@ -6,7 +6,7 @@
 //! together fill the whole range (`fields.rs`), or where lanes go backwards. Elements narrower than
 //! a lane are picked byte by byte, from 16 bytes per 4 lanes.
 
-use super::access::{Width, narrow};
+use super::narrow::{Width, narrow};
 use super::records::Field;
 use super::{Emitter, Pieces, element_bytes};
 use crate::piece::{I32, I64, IntOrder, Lane, Value as Operand};

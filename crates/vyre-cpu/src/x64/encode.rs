@@ -4,7 +4,7 @@
 use super::bytes::{self, Bytes, General, Label, Length, Place, RAX, RDX, RSP, Register, Vex};
 use super::frame::{Frame, transfer};
 use super::instruction::{Alu, Base, Code, Condition, Inst, Kind, Retry, Shape};
-use super::select::op;
+use super::op;
 use regalloc2::{Allocation, Block, Edit, InstOrEdit, Output};
 
 /// Returns the machine code, and whether any of it is in EVEX.

@@ -9,7 +9,7 @@ use super::bytes::{
     Bytes, General, Length, Memory, Place, R8, R11, RAX, RBP, RCX, RDI, RDX, RSI, RSP, Register,
 };
 use super::instruction::{Code, PIECE_BYTES};
-use super::select::op;
+use super::op;
 use crate::piece::Machine;
 use regalloc2::{Allocation, Edit, Output, RegClass};
 

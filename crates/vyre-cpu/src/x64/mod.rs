@@ -21,6 +21,7 @@ mod check;
 mod encode;
 mod frame;
 mod instruction;
+mod op;
 mod select;
 mod slots;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! all kinds of memory operands, and whole kernels.
 
 use super::bytes::{Base, Bytes, Evex, Extent, Form, General, Length, Memory, Place, Vex};
-use super::select::op;
+use super::op;
 use crate::effort::Effort;
 use crate::piece::{Builder, Function, I32, I64, Lane, Type};
 use crate::pipeline::machine_code;

@@ -2,10 +2,9 @@
 
 use super::call::BackendIndex;
 use super::cell::{Cell, Cells};
+use super::statistics::SAFETY;
 use std::fmt;
 
-/// Factor by which a backend can exceed an estimate from other sizes.
-pub(super) const SAFETY: f64 = 4.0;
 /// Relative error of a single time: smaller differences say nothing about the growing cost.
 const NOISE: f64 = 0.2;
 /// The least share of a backend's time that is assumed to grow with the size.

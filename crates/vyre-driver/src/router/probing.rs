@@ -10,8 +10,7 @@
 //! they get faster; only the last counts as the backend's time. A probe that beat the incumbent is
 //! followed by more until it is certain which of the two is faster: those cost nothing.
 
-use super::estimate::SAFETY;
-use super::statistics::Pace;
+use super::statistics::{Pace, SAFETY};
 
 /// Share of a program's time that its probes can cost.
 pub(super) const PROBE_SHARE: f64 = 0.01;

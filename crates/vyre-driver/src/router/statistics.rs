@@ -14,6 +14,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+/// Factor by which a backend can exceed an estimate from other sizes.
+pub(super) const SAFETY: f64 = 4.0;
 /// Weight of the newest call once there are enough calls.
 const NEWEST_WEIGHT: f64 = 0.05;
 /// Number of calls from which the newest has that weight.
