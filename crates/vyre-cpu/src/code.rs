@@ -128,7 +128,7 @@ pub(crate) fn vector_form(
 ///   idle, the compile effort is quick, or the kernel is too long to try;
 /// - double, if the default vector is a single piece, on which a core would mostly wait for the
 ///   last result of each op. Not if lanes go one by one anyway (atomics, tables), if each lane walks
-///   along a row, or if so many values are live that most of them would spill;
+///   along a row, or if most of the live values would spill;
 /// - double, if the default vector is several pieces, all values fit the registers and lanes do not
 ///   leave loops one by one.
 fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, machine: Machine) -> VectorCode {
