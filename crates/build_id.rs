@@ -1,5 +1,6 @@
-//! The build script of the crates whose code decides what programs do: it sets `VYRE_BUILD_ID` to the crate's version and a
-//! hash of its sources, so that what was measured with other sources is not used with these.
+//! The build script of the crates whose code decides what programs do: it sets `VYRE_BUILD_ID` to
+//! the crate's version and a hash of its sources, so that what was measured with other sources is
+//! not used with these.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ fn folders(package: &str, root: &Path) -> Vec<PathBuf> {
     ["src"].into_iter().chain(foundation).map(|folder| root.join(folder)).collect()
 }
 
-/// The version, and a hash of all files in these folders; of a published crate, which has no neighbours, the version alone.
+/// The version, and a hash of all files in these folders; of a published crate, which has no
+/// neighbours, the version alone.
 pub(crate) fn build_id(version: &str, folders: &[PathBuf]) -> String {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
     match folders.iter().try_for_each(|folder| hash.folder(folder)) {
@@ -44,7 +46,8 @@ impl Fnv {
         }
     }
 
-    /// Names and contents, in the order of the names: where the sources are, and how they are listed, makes no difference.
+    /// Names and contents, in the order of the names: where the sources are, and how they are
+    /// listed, makes no difference.
     fn folder(&mut self, folder: &Path) -> io::Result<()> {
         let entries: Result<Vec<_>, _> = std::fs::read_dir(folder)?.collect();
         let mut entries = entries?;

@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
 
 /// The whole workspace, with every backend linked into the command and the facade, and both code
 /// generators of `cpu`.
-const EVERYTHING: &str = "--workspace --features vyre-cli/wgpu,vyre-cli/opencl,vyre-cli/cuda,vyre/wgpu,vyre/opencl,vyre/cuda,vyre-cpu/cranelift";
+pub(crate) const EVERYTHING: &str = "--workspace --features vyre-cli/wgpu,vyre-cli/opencl,vyre-cli/cuda,vyre/wgpu,vyre/opencl,vyre/cuda,vyre-cpu/cranelift";
 
 /// All steps, in order. Formatting comes first because it fails fastest, and clippy before the
 /// tests because it finds compile errors without linking.

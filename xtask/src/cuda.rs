@@ -3,7 +3,7 @@
 //! NVRTC is installed from PyPI into a virtual environment under `target`; HIP is compiled with an
 //! installed clang. `docs/cuda.md` describes what the tests do and do not show.
 
-use crate::ci::{Outcome, cargo_command};
+use crate::ci::{EVERYTHING, Outcome, cargo_command};
 use crate::root;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -45,9 +45,9 @@ fn check(sm: &str, cases: &str) -> Result<Outcome, String> {
         Ok(path) => path,
         Err(reason) => return Ok(Outcome::Skipped(reason)),
     };
-    // The programs are small, so most of the time goes into compiling the tests.
-    let words = "test --package vyre-cuda --tests --quiet";
-    let mut command = cargo_command(words);
+    // The whole workspace is named so that the binaries of the `tests` step are used again.
+    let words = format!("test {EVERYTHING} --test host --test hip --quiet");
+    let mut command = cargo_command(&words);
     command.env("VYRE_NVRTC", &nvrtc).env("VYRE_CUDA_SM", sm).env("VYRE_CASES", cases);
     match clang() {
         Some(clang) => drop(command.env("VYRE_HIP_CLANG", clang)),

@@ -24,8 +24,6 @@ mod explain;
 mod explain_code;
 mod files;
 mod fmt;
-#[cfg(test)]
-mod fuzz;
 mod import;
 mod inputs;
 mod log;
@@ -43,6 +41,8 @@ mod show;
 mod sinks;
 mod source;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod tune;
 
 use clap::{CommandFactory, Parser, Subcommand};

@@ -7,7 +7,7 @@
 //! and only when the caller has moved to another processor since the last time.
 
 /// With this many threads or more, placement is left to the system, which has many idle processors
-/// to find.
+/// to find. Each move of the caller to another processor would take that many system calls.
 #[cfg(target_os = "linux")]
 const MOST_THREADS: usize = 16;
 

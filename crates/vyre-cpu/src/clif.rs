@@ -297,7 +297,7 @@ impl Translator<'_> {
         let float = ty.is_float();
         let to = machine(ty);
         let (a, b, c) = match *operands {
-            [] => return Some(self.constant(op, ty)),
+            [] => return self.constant(op, ty),
             [a] => (a, a, a),
             [a, b] => (a, b, b),
             [a, b, c, ..] => (a, b, c),
@@ -420,6 +420,7 @@ impl Translator<'_> {
                 };
                 return None;
             }
+            Op::StoreMasked { .. } => unreachable!("only AVX-512 stores some lanes of a piece"),
             Op::Call => {
                 let signature = match self.caller {
                     Some(signature) => signature,
@@ -431,23 +432,28 @@ impl Translator<'_> {
         })
     }
 
-    fn constant(&mut self, op: Op, ty: piece::Type) -> Value {
-        let bits = match op {
-            Op::Const(bits) => bits,
+    /// A value without operands; `None` if the op has some.
+    fn constant(&mut self, op: Op, ty: piece::Type) -> Option<Value> {
+        Some(match op {
+            Op::Const(bits) => self.constant_bits(ty, bits),
             Op::LaneNumbers(first) => {
                 let numbers = (0..4).flat_map(|lane| (first + lane).to_le_bytes());
-                return self.vector_constant(ty, numbers.collect());
+                self.vector_constant(ty, numbers.collect())
             }
             Op::Pattern(number) => {
                 let pattern = self.function.patterns[number as usize][..PIECE_BYTES as usize].to_vec();
-                return self.vector_constant(ty, pattern);
+                self.vector_constant(ty, pattern)
             }
             Op::StackAddress(slot) => {
                 let slot = self.slot(slot);
-                return self.cursor.ins().stack_addr(I64, slot, 0);
+                self.cursor.ins().stack_addr(I64, slot, 0)
             }
-            other => unreachable!("{other:?} has operands"),
-        };
+            _ => return None,
+        })
+    }
+
+    /// The same bits in every lane.
+    fn constant_bits(&mut self, ty: piece::Type, bits: u64) -> Value {
         if ty.is_piece() {
             let lane = &bits.to_le_bytes()[..ty.lane.bytes() as usize];
             return self.vector_constant(ty, lane.repeat(ty.lane_count() as usize));

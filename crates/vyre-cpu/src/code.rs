@@ -1,23 +1,23 @@
 //! Compiled kernels: machine code in dedicated memory, and the data needed to run it.
 
-use crate::along::runs_along;
-use crate::context::Entry;
+use crate::context::EntryPoint;
 use crate::effort::Effort;
 use crate::emit::{Layout, emit};
-use crate::fields::join_fields;
-use crate::forward::forward;
 use crate::host::{executable, host};
+use crate::joined_stores::join_fields;
 use crate::lower::{lower, lower_along};
 use crate::perf_map;
 use crate::piece::Machine;
 #[cfg(debug_assertions)]
 use crate::piece::verify;
-use crate::pressure::fits_registers;
-use crate::ragged::is_ragged;
+use crate::ragged_rows::is_ragged;
+use crate::register_pressure::fits_registers;
+use crate::row_reductions::runs_along;
 use crate::schedule::{interleave, nested};
+use crate::store_forwarding::forward;
 use crate::vector::{Calc, Frame, Index, Inst, VectorCode};
 use std::sync::LazyLock;
-use vyre_foundation::kernel::{Def, KernelBody, Stmt, StmtKind};
+use vyre_foundation::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind};
 
 /// Default number of lanes of a vector, and so the subgroup size: one piece of 32 bytes with 32-bit
 /// lanes, or two of 16.
@@ -26,25 +26,25 @@ pub(crate) const LANES: u32 = 8;
 /// Machine code of one kernel at one workgroup size. The memory is executable, never writable at
 /// the same time, and released on drop.
 #[derive(Debug)]
-pub(crate) struct Code {
+pub(crate) struct KernelCode {
     memory: memmap2::Mmap,
     pub(crate) layout: Layout,
     pub(crate) by_rows: bool,
     length: usize,
 }
 
-impl Code {
+impl KernelCode {
     /// Returns the machine code.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.memory[..self.length]
     }
 
     /// Returns the compiled function.
-    pub(crate) fn entry(&self) -> Entry {
+    pub(crate) fn entry(&self) -> EntryPoint {
         // SAFETY: the memory holds a function that `emit` generated with this signature, from its
         // first byte on, and lives as long as `self`; callers use the pointer only while they hold
         // the code.
-        unsafe { std::mem::transmute::<*const u8, Entry>(self.memory.as_ptr()) }
+        unsafe { std::mem::transmute::<*const u8, EntryPoint>(self.memory.as_ptr()) }
     }
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn compile(
     workgroup: [u32; 3],
     effort: Effort,
     past_caches: &[bool],
-) -> Result<Code, String> {
+) -> Result<KernelCode, String> {
     let host = host()?;
     let machine = host.compiler.machine();
     let vector_code = vector_form(kernel, workgroup, effort, machine);
@@ -77,7 +77,7 @@ pub(crate) fn compile(
     let memory = executable(&machine_code).map_err(|error| format!("no memory for code: {error}"))?;
     perf_map::note(kernel, &memory);
     let by_rows = matches!(vector_code.frame, Frame::Rows { .. });
-    Ok(Code { memory, layout, by_rows, length: machine_code.len() })
+    Ok(KernelCode { memory, layout, by_rows, length: machine_code.len() })
 }
 
 /// Effort for register allocation. Where far more values are live than there are registers, nearly
@@ -127,8 +127,10 @@ pub(crate) fn vector_form(
 /// - default: the kernel can observe lanes (a subgroup is `LANES` wide), some lanes would always be
 ///   idle, the compile effort is quick, or the kernel is too long to try;
 /// - double, if the default vector is a single piece, on which a core would mostly wait for the
-///   last result of each op. Not if lanes go one by one anyway (atomics, tables), if each lane walks
-///   along a row, or if most of the live values would spill;
+///   last result of each op. Not if lanes go one by one anyway (atomics, tables), if each lane
+///   walks along a row, or if most of the live values would spill;
+/// - four times the default, if the kernel sums floats in order or is one chain of ops, and loads
+///   neighbouring elements: each op waits for the one before, so more of them run side by side;
 /// - double, if the default vector is several pieces, all values fit the registers and lanes do not
 ///   leave loops one by one.
 fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, machine: Machine) -> VectorCode {
@@ -136,21 +138,21 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, machine: M
     if count == 1 && !kernel.shape_free && may_go_alone(kernel) {
         return lower(&alone(kernel), 1, workgroup, effort);
     }
-    let told = forced_lanes().or(lanes_of(kernel, workgroup).filter(|_| kernel.shape_free));
-    if told.is_none() && kernel.shape_free && may_go_alone(kernel) && runs_along(kernel) {
+    let requested = forced_lanes().or(lanes_of(kernel, workgroup).filter(|_| kernel.shape_free));
+    if requested.is_none() && kernel.shape_free && may_go_alone(kernel) && runs_along(kernel) {
         return lower_along(&alone(kernel), 2 * LANES, workgroup, effort);
     }
-    let alone_is_best = told.is_none() && is_ragged(kernel);
-    if (told == Some(1) || alone_is_best) && kernel.shape_free && may_go_alone(kernel) {
+    let alone_is_best = requested.is_none() && is_ragged(kernel);
+    if (requested == Some(1) || alone_is_best) && kernel.shape_free && may_go_alone(kernel) {
         return lower(&alone(kernel), 1, workgroup, effort);
     }
     let usual = || lower(kernel, LANES, workgroup, effort);
     let fills = kernel.shape_free || count.is_multiple_of(u64::from(2 * LANES));
-    if !fills || kernel.needs.subgroups || told.is_some_and(|lanes| lanes <= LANES) {
+    if !fills || kernel.needs.subgroups || requested.is_some_and(|lanes| lanes <= LANES) {
         return usual();
     }
     let twice = || lower(kernel, 2 * LANES, workgroup, effort);
-    if told.is_some() {
+    if requested.is_some() {
         return twice();
     }
     let is_one_piece = 4 * LANES <= machine.piece_bytes;
@@ -166,6 +168,12 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, machine: M
             return usual();
         }
         if fits_registers(&wide, machine, bearable) {
+            if is_one_piece && (waits_for_sums(kernel) || is_chain(&wide)) {
+                let widest = lower(kernel, 4 * LANES, workgroup, effort);
+                if loads_together(&widest) && fits_registers(&widest, machine, 1) {
+                    return widest;
+                }
+            }
             return wide;
         }
     }
@@ -210,7 +218,9 @@ fn forced_lanes() -> Option<u32> {
 }
 
 /// Longer kernels, in statements, have enough independent work in vectors of the default width, so
-/// wider ones are not tried.
+/// wider ones are not tried. Where the default is a single piece, the limit is four times this;
+/// there it admits all benchmarks, the longest of which (`black_scholes`, `options_f64`) have 241
+/// to 500.
 const LONG: usize = 250;
 
 fn statements(block: &[Stmt]) -> usize {
@@ -222,6 +232,85 @@ fn alone(kernel: &KernelBody) -> KernelBody {
     let mut kernel = kernel.clone();
     kernel.values.iter_mut().for_each(|value| value.uniform = true);
     kernel
+}
+
+/// Whether each iteration of a short loop waits for the previous one: it reads a float variable and
+/// sets it to a sum or product.
+fn waits_for_sums(kernel: &KernelBody) -> bool {
+    fn block(kernel: &KernelBody, stmts: &[Stmt]) -> bool {
+        stmts.iter().any(|stmt| match &stmt.kind {
+            StmtKind::For { body, .. } if !has_loops(body) => sums(kernel, body),
+            kind => kind.blocks().into_iter().any(|nested| block(kernel, nested)),
+        })
+    }
+    block(kernel, &kernel.body)
+}
+
+/// Whether a straight-line body carries floats from one iteration to the next, with a few ops each.
+fn sums(kernel: &KernelBody, body: &[Stmt]) -> bool {
+    const FEW: usize = 12;
+    let is_straight = body.iter().all(|stmt| matches!(stmt.kind, StmtKind::Def(..) | StmtKind::Set(..)));
+    let ops = body.iter().filter(|stmt| matches!(stmt.kind, StmtKind::Def(_, Def::Op(..)))).count();
+    let is_set = |local: LocalId| {
+        body.iter().any(|stmt| matches!(stmt.kind, StmtKind::Set(other, _) if other == local))
+    };
+    is_straight
+        && ops <= FEW
+        && body.iter().any(|stmt| match stmt.kind {
+            StmtKind::Def(value, Def::Get(local)) => kernel.ty(value).is_float() && is_set(local),
+            _ => false,
+        })
+}
+
+/// Whether straight-line code is little more than one chain of ops, such as a polynomial: a core's
+/// window is too short to find independent ops in later vectors.
+fn is_chain(code: &VectorCode) -> bool {
+    const LONG: usize = 12;
+    const FLOATS: usize = 3;
+    let Frame::Rows { full, .. } = &code.frame else { return false };
+    let (mut depths, mut ops) = (vec![0; code.regs.len()], 0);
+    for inst in full {
+        match inst {
+            Inst::Def(reg, Calc::Op(op, args)) if code.reg_type(*reg).vector => {
+                let least = if code.reg_type(*reg).ty.is_float() { FLOATS } else { 1 };
+                let before = args.iter().map(|arg| depths[arg.0 as usize]).max().unwrap_or(0);
+                depths[reg.0 as usize] = before + least.max(usize::from(op.row().cost));
+                ops += 1;
+            }
+            Inst::Def(..) | Inst::Set(..) | Inst::Store(_) => {}
+            _ => return false,
+        }
+    }
+    ops >= LONG && depths.into_iter().max().unwrap_or(0) >= 2 * ops
+}
+
+fn has_loops(block: &[Stmt]) -> bool {
+    block.iter().any(|stmt| {
+        let is_loop = matches!(stmt.kind, StmtKind::For { .. } | StmtKind::Loop(_));
+        is_loop || stmt.kind.blocks().into_iter().any(has_loops)
+    })
+}
+
+/// Whether all lanes load the same or neighbouring elements.
+fn loads_together(code: &VectorCode) -> bool {
+    fn block(insts: &[Inst]) -> bool {
+        insts.iter().all(|inst| {
+            let is_together = match inst {
+                Inst::Def(_, Calc::Load { index, place, .. }) => {
+                    matches!(place, Place::Buffer(_))
+                        && matches!(index, Index::Same(_) | Index::Consecutive(_))
+                }
+                Inst::Def(_, Calc::Atomic { .. } | Calc::Subgroup { .. } | Calc::Tile(..))
+                | Inst::Tile(_) => false,
+                _ => true,
+            };
+            is_together && nested(inst).into_iter().all(|insts| block(insts))
+        })
+    }
+    match &code.frame {
+        Frame::Rows { full, .. } => !full.is_empty() && block(full),
+        Frame::Groups(_) => false,
+    }
 }
 
 /// Whether vectors load from arbitrary indices more often than they compute. Each lane then takes a
@@ -240,7 +329,7 @@ fn count_vectors(code: &VectorCode, blocks: &[&Vec<Inst>], loads: &mut usize, op
     for inst in blocks.iter().copied().flatten() {
         match inst {
             Inst::Def(_, Calc::Load { index: Index::Each(_), .. }) => *loads += 1,
-            Inst::Def(reg, Calc::Op(..)) if code.shape(*reg).vector => *ops += 1,
+            Inst::Def(reg, Calc::Op(..)) if code.reg_type(*reg).vector => *ops += 1,
             _ => {}
         }
         count_vectors(code, &nested(inst), loads, ops);

@@ -38,4 +38,4 @@ pub(crate) const CANCELLED: i32 = 2;
 
 /// The compiled function: processes rows or groups from the first number to the second; for rows,
 /// also the range within each row.
-pub(crate) type Entry = unsafe extern "C" fn(*mut Context, u64, u64, u64, u64) -> i32;
+pub(crate) type EntryPoint = unsafe extern "C" fn(*mut Context, u64, u64, u64, u64) -> i32;

@@ -1,8 +1,8 @@
 //! Decides which threads help with a dispatch, from measurements.
 //!
-//! [`decide`] is a pure function: it takes a [`Situation`], everything known when a dispatch starts,
-//! and returns the first of the [`RULES`] that applies. [`Learnt::choose`] takes the snapshot and
-//! applies the rule.
+//! [`decide`] is a pure function: it takes a [`Situation`], everything known when a dispatch
+//! starts, and returns the first of the [`RULES`] that applies. [`Learnt::choose`] takes the
+//! snapshot and applies the rule.
 //!
 //! **Starts**: the start latency of threads is measured with every job, separately for threads that
 //! spin and for threads that sleep. A spinning thread pays for work of several times its latency,
@@ -178,6 +178,8 @@ enum Turn {
 }
 
 /// Length of a cycle in dispatches; the second if the slower way takes at least half as long again.
+/// Four dispatches in 256 that take at most half as long again cost 0.8% of the time; four in 4096
+/// cost as little if they take eight times as long.
 const CYCLE: u32 = 256;
 const CYCLE_IF_CLEAR: u32 = 4096;
 /// Dispatches of a cycle that take the slower way, and of each way that settle.
@@ -253,7 +255,8 @@ pub(crate) fn now() -> u64 {
 }
 
 /// Initial start latencies, and the bounds that measurements are clamped to: a thread that the
-/// system did not schedule for a while says nothing about the next job.
+/// system did not schedule for a while says nothing about the next job. The guesses only count
+/// until the first job is measured.
 const START_GUESS: [u64; 2] = [1_000, 20_000];
 const START_LEAST: [u64; 2] = [500, 5_000];
 const START_MOST: u64 = 100_000;
@@ -373,12 +376,13 @@ pub(crate) struct Taken {
     pub(crate) spent: u64,
 }
 
-/// One in this many dispatches shorter than `SHORT_NS` is timed; reading the clock is significant
-/// for those.
+/// One in this many dispatches shorter than `SHORT_NS` is timed. Timing takes two readings of the
+/// clock, 46 ns: 1% of `SHORT_NS`, and timed once in 16 dispatches, 1% down to 300 ns.
 const SELDOM: u32 = 16;
 const SHORT_NS: u64 = 4_000;
 
-/// The first measurement is capped at this multiple of the guess.
+/// The first measurement is capped at this multiple of the guess: it includes page faults and cold
+/// caches, and later measurements replace it only gradually.
 const FIRST_AT_MOST: u64 = 16;
 
 impl Learnt {

@@ -1,7 +1,10 @@
 //! Reports on the code of a kernel: memory access patterns and checks.
 
+use crate::emit::loads_of_records;
+use crate::host::host;
 use crate::pipeline::vector_code;
-use crate::vector::{Calc, Frame, Index, Inst, Reg, Span, TileStep, VectorCode};
+use crate::vector::{Calc, Frame, Index, Inst, Reg, RowStarts, TileStep, VectorCode};
+use std::collections::HashSet;
 use vyre_driver::{BackendError, DispatchConfig};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{KernelBody, Place};
@@ -80,10 +83,13 @@ pub fn code_report(program: &Program, config: &DispatchConfig) -> Result<CodeRep
         accesses: Vec::new(),
         branches: 0,
         full: code.inner.into_iter().collect(),
+        in_records: loads_of_records(&code, host().map_or(16, |host| host.compiler.machine().piece_bytes)),
     };
     match &code.frame {
         Frame::Rows { head, full, tail } => {
             walk.block(head);
+            // An index is compared once per row there.
+            walk.accesses.iter_mut().for_each(|access| access.checked = false);
             walk.block(if full.is_empty() { tail } else { full });
         }
         Frame::Groups(body) => walk.block(body),
@@ -104,6 +110,8 @@ struct Walk<'a> {
     branches: usize,
     /// Conditions that hold where all lanes of a mask run.
     full: Vec<Reg>,
+    /// Loads of whole records.
+    in_records: HashSet<Reg>,
 }
 
 impl Walk<'_> {
@@ -115,9 +123,17 @@ impl Walk<'_> {
                         self.full.push(*reg);
                     }
                     self.calc(calc);
+                    if let (true, Some(access)) = (self.in_records.contains(reg), self.accesses.last_mut()) {
+                        access.reach = Reach::Rows;
+                    }
                 }
                 Inst::Store(store) => {
                     self.access(store.place, Touch::Store, store.index, store.checked, store.mask.is_some());
+                    if let (Index::Spaced(..), Some(access), false) =
+                        (store.index, self.accesses.last_mut(), store.more.is_empty())
+                    {
+                        access.reach = Reach::Rows;
+                    }
                 }
                 // The other side is for vectors at a border.
                 Inst::If { condition, then, .. } if self.full.contains(condition) => self.block(then),
@@ -155,7 +171,7 @@ impl Walk<'_> {
                 self.access(*place, Touch::Load, *index, *checked, false);
             }
             Calc::Atomic { buffer, index, mask, checked, .. } => {
-                let index = match self.code.shape(*index).vector {
+                let index = match self.code.reg_type(*index).vector {
                     true => Index::Each(*index),
                     false => Index::Same(*index),
                 };
@@ -177,7 +193,7 @@ impl Walk<'_> {
     }
 
     /// Records a row access of each lane.
-    fn row(&mut self, span: Span, touch: Touch) {
+    fn row(&mut self, span: RowStarts, touch: Touch) {
         let place = self.kernel.buffer(span.buffer).decl.name.to_string();
         let (reach, loops) = (Reach::Rows, self.loops);
         self.accesses.push(MemoryAccess { place, touch, reach, checked: false, masked: false, loops });

@@ -260,6 +260,7 @@ impl Pool {
 /// Spins until a condition holds, for as long as that costs less than sleeping; returns whether it
 /// held.
 fn spin_until(is_there: impl Fn() -> bool) -> bool {
+    // 32 pauses take 0.8 microseconds and a look at the clock 23 ns, a thirtieth of that.
     const LOOKS: u32 = 32;
     let end = now() + COSTS.patience();
     loop {

@@ -17,7 +17,7 @@ use vyre_foundation::ir::{AtomicOp, Op};
 use vyre_foundation::types::{DataType, ValueType};
 
 /// Maximum number of lanes of a vector.
-pub(crate) const MOST_LANES: usize = 16;
+pub(crate) const MOST_LANES: usize = 32;
 
 /// Storage for a vector with lanes of up to 64 bits, packed at the width of its type.
 type Vector = MaybeUninit<[u64; MOST_LANES]>;
@@ -212,9 +212,11 @@ pub(crate) fn store_array(ty: ValueType, lanes: u32) -> Routine {
     let wide = ty.bits() == 64;
     match (wide, lanes) {
         (false, 8) => store_rows::<Word, 8>,
-        (false, _) => store_rows::<Word, 16>,
+        (false, 16) => store_rows::<Word, 16>,
+        (false, _) => store_rows::<Word, 32>,
         (true, 8) => store_rows::<Long, 8>,
-        (true, _) => store_rows::<Long, 16>,
+        (true, 16) => store_rows::<Long, 16>,
+        (true, _) => store_rows::<Long, 32>,
     }
 }
 

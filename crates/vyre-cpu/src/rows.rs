@@ -2,36 +2,53 @@
 //!
 //! Scalars that depend on the row's position, on lengths and on uniforms are hoisted out of the
 //! code of a vector. Ops have no effect and are defined for all operands, so those in the likely
-//! side of a branch are hoisted too; loads are hoisted only from the beginning, which every vector
-//! runs.
+//! side of a branch are hoisted too. So are loads that no store to their buffer precedes: what an
+//! invocation reads before it writes, no other one writes. Where a branch guards such a load, its
+//! index is checked, once per row.
 //!
 //! A transposition accesses memory down columns: every lane touches another cache line, and the
 //! next row touches the neighbours of all of them. Rows are then processed in blocks, vector by
 //! vector, so that a line is still cached when its neighbour is needed. In short code, squares of
 //! lanes and rows are transposed in registers, so that columns are accessed in whole pieces.
 
-use crate::vector::{Blocks, Calc, Index, Inst, Reg, Shape, Source};
+use crate::schedule::nested;
+use crate::vector::{Blocks, Calc, Index, Inst, Reg, RegType, Source, TileStep};
+use std::collections::HashSet;
 use vyre_foundation::ir::{Access, Op};
 use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 use vyre_foundation::types::Value;
 
 /// Moves code that is the same for all vectors of a row out of the code of one.
-pub(crate) fn head_of_row(kernel: &KernelBody, regs: &[Shape], vector: &mut Vec<Inst>) -> Vec<Inst> {
-    let mut split =
-        Split { kernel, regs, is_same: vec![false; regs.len()], at_start: true, head: Vec::new() };
+pub(crate) fn head_of_row(kernel: &KernelBody, regs: &[RegType], vector: &mut Vec<Inst>) -> Vec<Inst> {
+    let mut split = Split {
+        kernel,
+        regs,
+        is_same: vec![false; regs.len()],
+        at_start: true,
+        written: HashSet::new(),
+        loads: 0,
+        head: Vec::new(),
+    };
     split.block(vector);
     split.head
 }
 
 struct Split<'k> {
     kernel: &'k KernelBody,
-    regs: &'k [Shape],
+    regs: &'k [RegType],
     /// Per register: whether it is in the head.
     is_same: Vec<bool>,
     /// Whether only definitions have come before.
     at_start: bool,
+    /// What has been written before.
+    written: HashSet<Place>,
+    /// Number of loads in the head.
+    loads: usize,
     head: Vec<Inst>,
 }
+
+/// Most loads in the head of a row; more would only take registers from the vectors.
+const LOADS: usize = 32;
 
 impl Split<'_> {
     fn block(&mut self, block: &mut Vec<Inst>) {
@@ -39,13 +56,18 @@ impl Split<'_> {
             match &mut inst {
                 Inst::Def(reg, calc) if !self.regs[reg.0 as usize].vector && self.is_row(calc) => {
                     self.is_same[reg.0 as usize] = true;
+                    if let Calc::Load { checked, .. } = calc {
+                        *checked |= !self.at_start;
+                        self.loads += 1;
+                    }
                     self.head.push(inst);
                     continue;
                 }
-                Inst::Def(..) => {}
-                Inst::If { then, .. } => {
+                Inst::Def(..) => note_written(&inst, &mut self.written),
+                Inst::If { then, otherwise, .. } => {
                     self.at_start = false;
                     self.block(then);
+                    otherwise.iter().for_each(|inst| note_written(inst, &mut self.written));
                 }
                 Inst::Set(..)
                 | Inst::Keep(..)
@@ -58,7 +80,10 @@ impl Split<'_> {
                 | Inst::Lanes { .. }
                 | Inst::EndLanes
                 | Inst::EndGroup
-                | Inst::Trap(_) => self.at_start = false,
+                | Inst::Trap(_) => {
+                    self.at_start = false;
+                    note_written(&inst, &mut self.written);
+                }
             }
             block.push(inst);
         }
@@ -76,8 +101,15 @@ impl Split<'_> {
             },
             Calc::Op(_, args) => args.iter().all(same),
             Calc::Load { place: Place::Buffer(buffer), index: Index::Same(index), .. } => {
-                let access = self.kernel.buffer(*buffer).decl.access;
-                self.at_start && access == Access::Uniform && same(index)
+                let is_kept = match self.kernel.buffer(*buffer).decl.access {
+                    Access::Uniform => true,
+                    Access::Read => self.loads < LOADS,
+                    Access::ReadWrite | Access::Output => {
+                        self.loads < LOADS && !self.written.contains(&Place::Buffer(*buffer))
+                    }
+                    Access::Workgroup => false,
+                };
+                is_kept && same(index)
             }
             Calc::Load { .. }
             | Calc::LaneNumbers
@@ -93,14 +125,39 @@ impl Split<'_> {
     }
 }
 
-/// Rows of a block: as many as a cache line has elements of 4 bytes.
+/// Collects what an instruction and those in its blocks write.
+fn note_written(inst: &Inst, written: &mut HashSet<Place>) {
+    match inst {
+        Inst::Store(store) => drop(written.insert(store.place)),
+        Inst::Def(_, Calc::Atomic { buffer, .. }) => drop(written.insert(Place::Buffer(*buffer))),
+        Inst::Tile(TileStep::Flush(_, span)) => drop(written.insert(Place::Buffer(span.buffer))),
+        Inst::Def(..)
+        | Inst::Set(..)
+        | Inst::Keep(..)
+        | Inst::Tile(TileStep::Fill(..) | TileStep::Put { .. })
+        | Inst::Clear { .. }
+        | Inst::If { .. }
+        | Inst::Loop { .. }
+        | Inst::Lanes { .. }
+        | Inst::Break
+        | Inst::Continue
+        | Inst::EndLanes
+        | Inst::EndGroup
+        | Inst::Trap(_) => {}
+    }
+    nested(inst).into_iter().flatten().for_each(|inst| note_written(inst, written));
+}
+
+/// Rows of a block: as many as a cache line has elements of 4 bytes, so that a line that a column
+/// touches is used up before it is evicted.
 const BLOCK: u32 = 16;
 
-/// Longest code, in instructions, that is repeated for the rows of a square.
+/// Longest code, in instructions, that is repeated for the rows of a square: twice that of
+/// `transpose`, which has 13 to 24.
 const SHORT: usize = 48;
 
 /// How rows are processed together.
-pub(crate) fn blocks_of_rows(kernel: &KernelBody, regs: &[Shape], vector: &[Inst]) -> Blocks {
+pub(crate) fn blocks_of_rows(kernel: &KernelBody, regs: &[RegType], vector: &[Inst]) -> Blocks {
     let straight = vector.iter().all(|inst| matches!(inst, Inst::Def(..) | Inst::Store(_)));
     let mut walk = Columns {
         kernel,

@@ -6,20 +6,25 @@
 //! the live values fit in registers; beyond that, the one that frees most registers. Accesses to
 //! the same memory or variable keep their order.
 
+use crate::elements::{Bases, Elements};
 use crate::piece::Machine;
-use crate::vector::{Calc, Frame, Inst, Reg, Slot, Var, VectorCode};
+use crate::vector::{Calc, Frame, Inst, Reg, Var, VectorCode, VectorSlot};
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use vyre_foundation::ir::Access;
+use vyre_foundation::ir;
 use vyre_foundation::kernel::{KernelBody, Place};
 
-/// Vector registers that intermediate results take.
+/// Vector registers that intermediate results take, as in `register_pressure`: with 0 or 4, the
+/// code of `black_scholes` or `options_f64` is longer.
 const TAKEN: usize = 2;
 
-/// Shorter runs fit in a core's window.
+/// Shorter runs fit in a core's window: 24 instructions of two to four pieces each are up to 96 of
+/// the 200 and more that a core keeps in flight. With 12, 20 of 108 codes differ, and
+/// they are longer in total.
 const SHORT: usize = 24;
 
-/// Longer runs are scheduled in parts, since each choice scans all ready instructions.
+/// Longer runs are scheduled in parts, since each choice scans all ready instructions. The longest
+/// run of the benchmarks (`options_f64`) has 257 to 512.
 const LONG: usize = 512;
 
 /// Time unit: thirds of a cycle, since a core starts three vector ops per cycle.
@@ -27,14 +32,12 @@ const CYCLE: usize = 3;
 
 /// Reorders every block.
 pub(crate) fn interleave(code: &mut VectorCode, kernel: &KernelBody, machine: Machine) {
+    let bases = Bases::of_code(code);
     let mut frame = std::mem::replace(&mut code.frame, Frame::Groups(Vec::new()));
-    let blocks = match &mut frame {
-        Frame::Rows { head, full, tail } => vec![head, full, tail],
-        Frame::Groups(body) => vec![body],
-    };
+    let blocks = frame.blocks_mut();
     let mut uses = vec![0; code.regs.len()];
     blocks.iter().for_each(|block| count_uses(block, &mut uses));
-    let mut scheduler = Scheduler { code, kernel, machine, uses };
+    let mut scheduler = Scheduler { code, kernel, machine, uses, bases };
     blocks.into_iter().for_each(|block| scheduler.block(block));
     code.frame = frame;
 }
@@ -111,8 +114,31 @@ pub(crate) fn operands(inst: &Inst, each: &mut impl FnMut(Reg)) {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Cell {
     Var(Var),
-    Slot(Slot),
-    Place(Place),
+    VectorSlot(VectorSlot),
+}
+
+/// A load or store.
+struct Access {
+    /// Position in the run.
+    number: usize,
+    touch: Effect,
+    /// Its elements, if they are evenly spaced; of a store of several fields, those of the first.
+    elements: Option<Elements>,
+    fields: u32,
+}
+
+impl Access {
+    /// Whether it must stay after an earlier access.
+    fn depends_on(&self, earlier: &Access) -> bool {
+        let (Some(own), Some(other)) = (self.elements, earlier.elements) else { return self.writes(earlier) };
+        let is_apart = |k: u32| (0..earlier.fields).all(|field| own.plus(k).are_apart(other.plus(field)));
+        self.writes(earlier) && !(0..self.fields).all(is_apart)
+    }
+
+    /// Whether it or an earlier access is a store.
+    fn writes(&self, earlier: &Access) -> bool {
+        matches!(self.touch, Effect::Writes) || matches!(earlier.touch, Effect::Writes)
+    }
 }
 
 struct Scheduler<'a> {
@@ -123,6 +149,8 @@ struct Scheduler<'a> {
     /// Per register: number of instructions that read it; for the run being scheduled, those not
     /// yet placed.
     uses: Vec<usize>,
+    /// Where accesses are relative to one another, if lanes are invocations.
+    bases: Option<Bases>,
 }
 
 /// An instruction in a run.
@@ -266,9 +294,9 @@ impl Scheduler<'_> {
     }
 
     fn pieces(&self, reg: Reg) -> usize {
-        let shape = self.code.shape(reg);
-        let bytes = if shape.ty.bits() == 64 { 8 } else { 4 };
-        if shape.vector {
+        let reg_type = self.code.reg_type(reg);
+        let bytes = if reg_type.ty.bits() == 64 { 8 } else { 4 };
+        if reg_type.vector {
             (self.code.lanes as usize * bytes).div_ceil(self.machine.piece_bytes as usize)
         } else {
             0
@@ -285,11 +313,12 @@ impl Scheduler<'_> {
     }
 
     fn latency(&self, inst: &Inst) -> usize {
+        // Cycles of a load from the first-level cache and of the shortest float op on x86-64 cores.
         const LOADED: usize = 5;
         const FLOATS: usize = 3;
         match inst {
             Inst::Def(reg, Calc::Op(op, _)) => {
-                let least = if self.code.shape(*reg).ty.is_float() { FLOATS } else { 1 };
+                let least = if self.code.reg_type(*reg).ty.is_float() { FLOATS } else { 1 };
                 CYCLE * least.max(usize::from(op.row().cost))
             }
             Inst::Def(_, Calc::Load { .. } | Calc::Tile(..) | Calc::Recall(_)) => CYCLE * LOADED,
@@ -304,15 +333,27 @@ impl Scheduler<'_> {
         let mut defined: HashMap<Reg, usize> = HashMap::new();
         let mut written: HashMap<Cell, usize> = HashMap::new();
         let mut read: HashMap<Cell, Vec<usize>> = HashMap::new();
+        let mut accesses: HashMap<Place, Vec<Access>> = HashMap::new();
         for (number, inst) in run.iter().enumerate() {
             let mut after = Vec::new();
             operands(inst, &mut |reg| after.extend(defined.get(&reg)));
+            if let Some((place, access)) = self.access(number, inst) {
+                let earlier = accesses.entry(place).or_default();
+                after.extend(
+                    earlier.iter().filter(|other| access.depends_on(other)).map(|other| other.number),
+                );
+                // What follows depends on such a store, and so on everything before it.
+                if access.elements.is_none() && matches!(access.touch, Effect::Writes) {
+                    earlier.clear();
+                }
+                earlier.push(access);
+            }
             match self.cell(inst) {
-                Some((cell, Touch::Reads)) => {
+                Some((cell, Effect::Reads)) => {
                     after.extend(written.get(&cell));
                     read.entry(cell).or_default().push(number);
                 }
-                Some((cell, Touch::Writes)) => {
+                Some((cell, Effect::Writes)) => {
                     after.extend(written.insert(cell, number));
                     after.extend(read.remove(&cell).unwrap_or_default());
                 }
@@ -333,25 +374,32 @@ impl Scheduler<'_> {
         nodes
     }
 
-    /// Returns the resource other than registers that an instruction accesses.
-    fn cell(&self, inst: &Inst) -> Option<(Cell, Touch)> {
+    /// Returns the memory that an instruction accesses.
+    fn access(&self, number: usize, inst: &Inst) -> Option<(Place, Access)> {
+        let (place, index, touch, fields) = match inst {
+            Inst::Def(_, Calc::Load { place, index, .. }) => (*place, *index, Effect::Reads, 1),
+            Inst::Store(store) => (store.place, store.index, Effect::Writes, store.more.len() as u32 + 1),
+            _ => return None,
+        };
+        // Nothing writes to a read-only buffer while the kernel runs.
+        if let Place::Buffer(id) = place
+            && matches!(self.kernel.buffer(id).decl.access, ir::Access::Read | ir::Access::Uniform)
+        {
+            return None;
+        }
+        let elements = self.bases.as_ref().and_then(|bases| bases.elements(index));
+        Some((place, Access { number, touch, elements, fields }))
+    }
+
+    /// Returns the variable or slot that an instruction accesses.
+    fn cell(&self, inst: &Inst) -> Option<(Cell, Effect)> {
         match inst {
-            Inst::Def(_, Calc::Get(var)) => Some((Cell::Var(*var), Touch::Reads)),
-            Inst::Def(_, Calc::Recall(slot)) => Some((Cell::Slot(*slot), Touch::Reads)),
-            Inst::Def(_, Calc::Load { place, .. }) => {
-                // Nothing writes to a read-only buffer while the kernel runs.
-                let changes = match place {
-                    Place::Buffer(id) => {
-                        !matches!(self.kernel.buffer(*id).decl.access, Access::Read | Access::Uniform)
-                    }
-                    Place::Array(_) => true,
-                };
-                changes.then_some((Cell::Place(*place), Touch::Reads))
-            }
-            Inst::Set(var, _) => Some((Cell::Var(*var), Touch::Writes)),
-            Inst::Keep(slot, _) => Some((Cell::Slot(*slot), Touch::Writes)),
-            Inst::Store(store) => Some((Cell::Place(store.place), Touch::Writes)),
+            Inst::Def(_, Calc::Get(var)) => Some((Cell::Var(*var), Effect::Reads)),
+            Inst::Def(_, Calc::Recall(slot)) => Some((Cell::VectorSlot(*slot), Effect::Reads)),
+            Inst::Set(var, _) => Some((Cell::Var(*var), Effect::Writes)),
+            Inst::Keep(slot, _) => Some((Cell::VectorSlot(*slot), Effect::Writes)),
             Inst::Def(..)
+            | Inst::Store(_)
             | Inst::Tile(_)
             | Inst::Clear { .. }
             | Inst::If { .. }
@@ -374,7 +422,7 @@ struct Moment {
 }
 
 #[derive(Clone, Copy)]
-enum Touch {
+enum Effect {
     Reads,
     Writes,
 }

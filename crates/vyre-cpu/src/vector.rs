@@ -22,7 +22,7 @@ pub(crate) struct Var(pub(crate) u32);
 /// Memory for one vector per vector of invocations of a workgroup, for values that live across a
 /// barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Slot(pub(crate) u32);
+pub(crate) struct VectorSlot(pub(crate) u32);
 
 /// Thread-local memory for [`TILE`] elements of every lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,7 +35,7 @@ pub(crate) const TILE: u32 = 16;
 /// Start of each lane's row in a buffer: lane k at the first scalar plus k times the second, modulo
 /// 2^32. All of it is in range.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
+pub(crate) struct RowStarts {
     pub(crate) buffer: BufferId,
     pub(crate) index: [Reg; 2],
 }
@@ -44,18 +44,34 @@ pub(crate) struct Span {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TileStep {
     /// Copies the rows into the tile.
-    Fill(Tile, Span),
+    Fill(Tile, RowStarts),
     /// Writes an element of each lane.
     Put { tile: Tile, number: Reg, value: Reg },
     /// Copies the tile back to the rows.
-    Flush(Tile, Span),
+    Flush(Tile, RowStarts),
 }
 
 /// The type of a register or variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct RegType {
     pub(crate) ty: ValueType,
     pub(crate) vector: bool,
+}
+
+impl RegType {
+    /// A mask of lanes.
+    pub(crate) const MASK: RegType = RegType { ty: ValueType::Bool, vector: true };
+    /// A condition for all lanes together.
+    pub(crate) const CONDITION: RegType = RegType { ty: ValueType::Bool, vector: false };
+
+    /// Whether values or lanes have 64 bits.
+    pub(crate) fn is_wide(self) -> bool {
+        self.ty.bits() == 64
+    }
+
+    pub(crate) fn is_wide_integer(self) -> bool {
+        self.is_wide() && self.ty.is_integer()
+    }
 }
 
 /// A kernel in vector form.
@@ -65,8 +81,8 @@ pub(crate) struct VectorCode {
     pub(crate) lanes: u32,
     /// Invocations that the frame runs together: as many as lanes, or one if lanes are iterations.
     pub(crate) invocations: u32,
-    pub(crate) regs: Vec<Shape>,
-    pub(crate) vars: Vec<Shape>,
+    pub(crate) regs: Vec<RegType>,
+    pub(crate) vars: Vec<RegType>,
     pub(crate) slots: Vec<ValueType>,
     /// Element type of each tile.
     pub(crate) tiles: Vec<DataType>,
@@ -100,6 +116,24 @@ pub(crate) enum Frame {
     Groups(Vec<Inst>),
 }
 
+impl Frame {
+    /// Returns all code: of a row's head, full vectors and tail, or of a workgroup.
+    pub(crate) fn blocks(&self) -> Vec<&[Inst]> {
+        match self {
+            Frame::Rows { head, full, tail } => vec![head, full, tail],
+            Frame::Groups(body) => vec![body],
+        }
+    }
+
+    /// Returns the same, to change it.
+    pub(crate) fn blocks_mut(&mut self) -> Vec<&mut Vec<Inst>> {
+        match self {
+            Frame::Rows { head, full, tail } => vec![head, full, tail],
+            Frame::Groups(body) => vec![body],
+        }
+    }
+}
+
 /// An instruction.
 #[derive(Clone, Debug)]
 pub(crate) enum Inst {
@@ -108,7 +142,7 @@ pub(crate) enum Inst {
     /// Writes a variable.
     Set(Var, Reg),
     /// Keeps a vector for later parts of the workgroup's work.
-    Keep(Slot, Reg),
+    Keep(VectorSlot, Reg),
     /// Writes elements.
     Store(Store),
     /// Moves rows to and from thread-local memory.
@@ -214,7 +248,7 @@ pub(crate) enum Calc {
     LaneNumbers,
     Source(Source),
     Get(Var),
-    Recall(Slot),
+    Recall(VectorSlot),
     Op(Op, Vec<Reg>),
     /// Whether a mask has any lane set.
     Any(Reg),
@@ -284,7 +318,7 @@ impl Inst {
 }
 
 impl VectorCode {
-    pub(crate) fn shape(&self, reg: Reg) -> Shape {
+    pub(crate) fn reg_type(&self, reg: Reg) -> RegType {
         self.regs[reg.0 as usize]
     }
 }
@@ -322,9 +356,9 @@ fn list(code: &VectorCode, f: &mut fmt::Formatter<'_>, insts: &[Inst], depth: us
     for inst in insts {
         match inst {
             Inst::Def(reg, calc) => {
-                let shape = code.shape(*reg);
-                let kind = if shape.vector { "v" } else { "s" };
-                writeln!(f, "{pad}r{}: {kind}.{} = {calc:?}", reg.0, shape.ty)?;
+                let reg_type = code.reg_type(*reg);
+                let kind = if reg_type.vector { "v" } else { "s" };
+                writeln!(f, "{pad}r{}: {kind}.{} = {calc:?}", reg.0, reg_type.ty)?;
             }
             Inst::If { condition, then, otherwise } => {
                 writeln!(f, "{pad}if r{} {{", condition.0)?;

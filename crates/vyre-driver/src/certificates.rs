@@ -4,7 +4,7 @@
 //! A certificate is valid for exactly its key. A change of anything in it, such as the driver or
 //! the set itself, requires a new one.
 
-use crate::pipeline::COMPILER_VERSION;
+use crate::DeviceKey;
 use crate::tables::{self, TableError, TableFormat, now_ns, stamp_after, stamp_counts};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -30,13 +30,9 @@ pub struct CertificateKey {
 impl CertificateKey {
     /// The key of a backend on a device, with this compiler version.
     pub fn new(profile: &crate::DeviceProfile, conformance_set: &str) -> CertificateKey {
-        CertificateKey {
-            backend: profile.backend.into(),
-            device: profile.device_name.into(),
-            driver: profile.driver_version.into(),
-            compiler_version: COMPILER_VERSION.into(),
-            conformance_set: conformance_set.into(),
-        }
+        let DeviceKey { backend, device, driver, build } = DeviceKey::new(profile);
+        let [backend, device, driver, compiler_version] = [backend, device, driver, build].map(Into::into);
+        CertificateKey { backend, device, driver, compiler_version, conformance_set: conformance_set.into() }
     }
 }
 

@@ -36,6 +36,16 @@ pub enum Unfinished {
     NeverBegun(io::Error),
 }
 
+impl Unfinished {
+    /// The error of a call of this backend that waited for the work up to `limit`.
+    pub fn of_backend(self, backend: &str, limit: Duration) -> BackendError {
+        match self {
+            Unfinished::Late => BackendError::Timeout { backend: backend.into(), limit },
+            unfinished => BackendError::failed(backend, unfinished.to_string()),
+        }
+    }
+}
+
 impl fmt::Display for Unfinished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -25,6 +25,16 @@ impl DispatchConfig {
             ..DispatchConfig::default()
         }
     }
+
+    /// The code policy without the shape and the optimizer's effort, which affect speed only.
+    pub(crate) fn result_policy(&self) -> DispatchConfig {
+        DispatchConfig {
+            workgroup_override: None,
+            elements_per_invocation: None,
+            schedule: None,
+            ..self.code_policy()
+        }
+    }
 }
 
 /// The device, its driver, and the vyre build that compiles for it.

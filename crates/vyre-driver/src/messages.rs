@@ -27,7 +27,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::launch::Launch;
 pub use vyre_foundation::messages::Message;
-use vyre_foundation::messages::{Lowered, Said, Wanted, lower};
+use vyre_foundation::messages::{Lowered, Messages, Wanted, lower};
 
 /// Initial capacity for the messages of a dispatch.
 pub const FIRST_RECORDS: u32 = 1024;
@@ -142,7 +142,7 @@ fn is_quiet() -> bool {
 
 /// Reports messages to the audience, for callers that run the output of [`lower`] themselves.
 /// Returns an error if an assert failed.
-pub fn tell(kernel: &str, said: Said) -> Result<(), BackendError> {
+pub fn tell(kernel: &str, said: Messages) -> Result<(), BackendError> {
     let complete = said.is_complete();
     let (asserts, messages): (Vec<Message>, Vec<Message>) =
         said.messages.into_iter().partition(|message| message.is_assert);
@@ -170,11 +170,11 @@ pub(crate) struct Speaking {
     /// Whether repeating an in-place dispatch gives the same results: no buffer is both read and
     /// written.
     is_repeatable: bool,
-    code: RwLock<Arc<Code>>,
+    code: RwLock<Arc<MessageCode>>,
 }
 
 /// The program with a given capacity for messages.
-struct Code {
+struct MessageCode {
     lowered: Lowered,
     pipeline: Arc<dyn CompiledPipeline>,
     /// The positions of the message buffer among inputs, outputs and bindings.
@@ -213,7 +213,7 @@ impl Speaking {
     fn speak<T>(
         &self,
         is_repeatable: bool,
-        mut run: impl FnMut(&Code) -> Result<(T, Vec<u8>), BackendError>,
+        mut run: impl FnMut(&MessageCode) -> Result<(T, Vec<u8>), BackendError>,
     ) -> Result<T, BackendError> {
         let mut code = self.code.read().unwrap_or_else(PoisonError::into_inner).clone();
         loop {
@@ -224,7 +224,7 @@ impl Speaking {
             let said = code.lowered.said(&buffer);
             if !said.is_complete()
                 && is_repeatable
-                && let Some(larger) = self.larger(&code, said.told)
+                && let Some(larger) = self.larger(&code, said.count)
             {
                 code = larger;
                 continue;
@@ -234,13 +234,13 @@ impl Speaking {
         }
     }
 
-    /// Code with capacity for `told` messages, or the maximum; `None` if that is no larger.
-    fn larger(&self, code: &Code, told: u32) -> Option<Arc<Code>> {
+    /// Code with capacity for `count` messages, or the maximum; `None` if that is no larger.
+    fn larger(&self, code: &MessageCode, count: u32) -> Option<Arc<MessageCode>> {
         let device = self.backend.device_profile().max_storage_buffer_binding_size;
         let device = if device == 0 { u64::MAX } else { device };
         let most_bytes = usize::try_from(device).unwrap_or(usize::MAX).min(MOST_BYTES);
         let most = (most_bytes / code.lowered.record_bytes()).saturating_sub(1);
-        let wanted = told.checked_next_power_of_two().unwrap_or(u32::MAX);
+        let wanted = count.checked_next_power_of_two().unwrap_or(u32::MAX);
         let records = wanted.min(u32::try_from(most).unwrap_or(u32::MAX));
         if records <= code.lowered.records() {
             return None;
@@ -260,14 +260,14 @@ fn compiled(
     program: &Program,
     config: &DispatchConfig,
     records: u32,
-) -> Result<Option<Code>, BackendError> {
+) -> Result<Option<MessageCode>, BackendError> {
     let wanted = Wanted { asserts: config.asserts.unwrap_or(true), records };
     let Some(lowered) = lower(program, wanted)? else { return Ok(None) };
     let pipeline = make_silent(backend, &lowered.program, &with_room(config, &lowered))?;
     let input = lowered.position(Access::is_input);
     let output = lowered.position(Access::is_output);
     let bound = lowered.position(|access| access != Access::Workgroup);
-    Ok(Some(Code { lowered, pipeline, input, output, bound }))
+    Ok(Some(MessageCode { lowered, pipeline, input, output, bound }))
 }
 
 /// The configuration, with the message buffer allowed for in the output limit.
@@ -276,7 +276,7 @@ fn with_room(config: &DispatchConfig, lowered: &Lowered) -> DispatchConfig {
     DispatchConfig { max_output_bytes: config.max_output_bytes.map(room), ..config.clone() }
 }
 
-impl Code {
+impl MessageCode {
     /// Separates the program's outputs from the contents of the message buffer.
     fn split(&self, mut outputs: OutputBuffers) -> Result<(OutputBuffers, Vec<u8>), BackendError> {
         if self.output >= outputs.len() {

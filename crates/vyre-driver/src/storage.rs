@@ -9,7 +9,7 @@ use crate::certificates::CertificateTable;
 use crate::hints_file::{load_hints, save_hints};
 use crate::pgo::PgoTable;
 use crate::pipeline::PipelineCacheAudit;
-use crate::tables::{Home, TableError, sibling, user_file};
+use crate::tables::{TableError, UserFolder, sibling, user_file};
 use crate::tuner::{self, Mode, Tuner, TunerCache, adapter_fingerprint};
 use std::ffi::OsStr;
 use std::fs;
@@ -48,7 +48,7 @@ impl Storage {
         match std::env::var_os(TABLES_VARIABLE) {
             Some(value) if value == "off" => Storage::default(),
             Some(folder) if !folder.is_empty() => Storage::in_folder(Path::new(&folder)),
-            Some(_) | None => Storage { cache: user_file(Home::Cache, ""), ..Storage::at(user_file) },
+            Some(_) | None => Storage { cache: user_file(UserFolder::Cache, ""), ..Storage::at(user_file) },
         }
     }
 
@@ -57,13 +57,13 @@ impl Storage {
         Storage::at(|_, name| Some(folder.join(name)))
     }
 
-    fn at(place: impl Fn(Home, &str) -> Option<PathBuf>) -> Storage {
+    fn at(place: impl Fn(UserFolder, &str) -> Option<PathBuf>) -> Storage {
         Storage {
-            routes: place(Home::Config, "pgo.toml"),
-            hints: place(Home::Cache, "hints.toml"),
-            certificates: place(Home::Cache, "certificates.toml"),
-            compiles: place(Home::Cache, "compiles.toml"),
-            tuner: place(Home::Cache, "tuner"),
+            routes: place(UserFolder::Config, "pgo.toml"),
+            hints: place(UserFolder::Cache, "hints.toml"),
+            certificates: place(UserFolder::Cache, "certificates.toml"),
+            compiles: place(UserFolder::Cache, "compiles.toml"),
+            tuner: place(UserFolder::Cache, "tuner"),
             cache: None,
         }
     }

@@ -56,7 +56,7 @@ pub struct Elementwise {
 /// # Ok::<(), vyre_foundation::diagnostics::Diagnostics>(())
 /// ```
 pub fn elementwise(kernel: &KernelBody) -> Result<Elementwise, Diagnostic> {
-    prove(kernel).map_err(|Reason { why, at }| why.told(kernel, at))
+    prove(kernel).map_err(|Reason { why, at }| why.diagnostic(kernel, at))
 }
 
 fn prove(kernel: &KernelBody) -> Result<Elementwise, Reason> {
@@ -179,7 +179,7 @@ impl Why {
         self.at(None)
     }
 
-    fn told(self, kernel: &KernelBody, at: Option<Span>) -> Diagnostic {
+    fn diagnostic(self, kernel: &KernelBody, at: Option<Span>) -> Diagnostic {
         let name = |id: BufferId| -> Name { kernel.buffer(id).decl.name.clone() };
         let shared = "declare what is the same for all elements as a uniform, or with a fixed size";
         let (because, help): (String, Option<String>) = match self {

@@ -27,7 +27,7 @@ pub(crate) mod proof;
 pub(crate) mod uniformity;
 
 #[cfg(feature = "compiler")]
-pub use coverage::{Coverage, Width, coverage};
+pub use coverage::{Coverage, coverage};
 pub use facts::AccessMark;
 pub use ids::{ArrayId, BufferId, LocalId, ValueId};
 pub use known::Known;

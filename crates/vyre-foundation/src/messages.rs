@@ -66,19 +66,19 @@ pub struct Message {
 
 /// The messages of a dispatch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct Messages {
     /// The messages by invocation (`z`, then `y`, then `x`), in order of emission within one.
     pub messages: Vec<Message>,
     /// Total number of messages, including those that did not fit.
-    pub told: u32,
+    pub count: u32,
     /// Number of failed asserts.
     pub failed: u32,
 }
 
-impl Said {
+impl Messages {
     /// Whether all messages fitted.
     pub fn is_complete(&self) -> bool {
-        self.told as usize == self.messages.len()
+        self.count as usize == self.messages.len()
     }
 }
 
@@ -150,15 +150,15 @@ impl Lowered {
     }
 
     /// Decodes the messages from the added buffer after a dispatch.
-    pub fn said(&self, buffer: &[u8]) -> Said {
+    pub fn said(&self, buffer: &[u8]) -> Messages {
         let words: Vec<u32> =
             buffer.chunks_exact(4).filter_map(|word| DataType::U32.load(word)?.as_u32()).collect();
-        let &[told, failed, ref records @ ..] = words.as_slice() else { return Said::default() };
-        let kept = records.chunks_exact(self.stride as usize).take(told.min(self.records) as usize);
+        let &[count, failed, ref records @ ..] = words.as_slice() else { return Messages::default() };
+        let kept = records.chunks_exact(self.stride as usize).take(count.min(self.records) as usize);
         let mut kept: Vec<([u32; 3], Message)> = kept.filter_map(|record| self.message(record)).collect();
         // The sort is stable, so messages of one invocation stay in order.
         kept.sort_by_key(|(place, _)| *place);
-        Said { messages: kept.into_iter().map(|(_, message)| message).collect(), told, failed }
+        Messages { messages: kept.into_iter().map(|(_, message)| message).collect(), count, failed }
     }
 
     /// Decodes a record, with its sort key.
@@ -379,8 +379,8 @@ impl Lowering<'_> {
         if condition.is_some() {
             record.push(Node::eval(Expr::atomic_add(buffer, Expr::u32(1), Expr::u32(1))));
         }
-        let told = Expr::Atomic(AtomicOp::Load, buffer.into(), [Expr::u32(0)].into());
-        let counted = Node::if_(told.lt(Expr::u32(COUNTING_ENDS)), record);
+        let count = Expr::Atomic(AtomicOp::Load, buffer.into(), [Expr::u32(0)].into());
+        let counted = Node::if_(count.lt(Expr::u32(COUNTING_ENDS)), record);
         nodes.push(match condition {
             None => counted,
             Some(_) => Node::if_else(Expr::Var(holds), Vec::new(), vec![counted]),

@@ -48,6 +48,8 @@ pub(crate) fn devices() -> Result<Vec<Device>, BackendError> {
     // half-finished setup.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    #[cfg(target_os = "linux")]
+    crate::process_environment::prepare_for_pocl();
     check_library()?;
     let platforms = match get_platform_ids() {
         Ok(platforms) => platforms,

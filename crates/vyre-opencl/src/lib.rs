@@ -17,6 +17,8 @@ mod driver_threads;
 mod gate;
 mod memory;
 mod object;
+#[cfg(target_os = "linux")]
+mod process_environment;
 mod program;
 mod resident;
 mod run;

@@ -36,7 +36,7 @@ use std::time::Instant;
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{BufferId, Kernel, KernelBody};
 use vyre_foundation::launch::{Argument, Launch};
-use vyre_foundation::messages::{self, Said, Wanted};
+use vyre_foundation::messages::{self, Messages, Wanted};
 
 /// Result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,14 +101,18 @@ pub fn run(kernel: &Kernel, inputs: &[&[u8]], options: &Options) -> Result<Run, 
 /// assert_eq!(said.messages[1].text, "hello from 1");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn run_speaking(program: &Program, inputs: &[&[u8]], options: &Options) -> Result<(Run, Said), RunError> {
+pub fn run_speaking(
+    program: &Program,
+    inputs: &[&[u8]],
+    options: &Options,
+) -> Result<(Run, Messages), RunError> {
     let mut records = 1024;
     loop {
         let lowered =
             messages::lower(program, Wanted { asserts: true, records }).map_err(RunError::Launch)?;
         let Some(lowered) = lowered else {
             let kernel = program.validate().map_err(RunError::Launch)?;
-            return Ok((run(&kernel, inputs, options)?, Said::default()));
+            return Ok((run(&kernel, inputs, options)?, Messages::default()));
         };
         // Report errors for the original program, without the buffer of the messages.
         let kernel = program.validate().map_err(RunError::Launch)?;
@@ -121,7 +125,7 @@ pub fn run_speaking(program: &Program, inputs: &[&[u8]], options: &Options) -> R
         if said.is_complete() || records >= MOST_MESSAGES {
             return Ok((done, said));
         }
-        records = said.told.next_power_of_two().min(MOST_MESSAGES);
+        records = said.count.next_power_of_two().min(MOST_MESSAGES);
     }
 }
 

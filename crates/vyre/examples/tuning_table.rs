@@ -10,7 +10,7 @@ use std::error::Error;
 use std::sync::Arc;
 use vyre as _;
 use vyre::unstable::driver::tuner::{
-    Contest, Given, Mode, PipelineContest, Shape, TuneLimits, TuneRequest, Tuner, Variant, tune,
+    Alternative, Contest, ContestInputs, Mode, PipelineContest, Shape, TuneLimits, TuneRequest, Tuner, tune,
 };
 use vyre::unstable::driver::{DispatchConfig, Schedule, VyreBackend, registry};
 use vyre::unstable::foundation::text;
@@ -112,10 +112,10 @@ fn row(
         *winners.entry(report.shape().ok_or("no candidates")?).or_default() += 1;
     }
     let Some((&winner, &same)) = winners.iter().max_by_key(|(_, count)| **count) else { return Ok(()) };
-    let variant = |config: DispatchConfig| Variant { program: program.clone(), config };
-    let variants = vec![variant(config.clone()), variant(winner.configure(&config))];
-    let given = Given { inputs: &inputs, bound_bytes: None, memory_limit: 1 << 30 };
-    let mut contest = PipelineContest::new(backend.clone(), variants, &given)?;
+    let alternative = |config: DispatchConfig| Alternative { program: program.clone(), config };
+    let alternatives = vec![alternative(config.clone()), alternative(winner.configure(&config))];
+    let given = ContestInputs { inputs: &inputs, bound_bytes: None, memory_limit: 1 << 30 };
+    let mut contest = PipelineContest::new(backend.clone(), alternatives, &given)?;
     contest.check(0)?;
     contest.check(1)?;
     let mut ratios = Vec::new();

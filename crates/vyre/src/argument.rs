@@ -25,12 +25,12 @@ mod sealed {
 
 /// An argument for one buffer, made from numbers, slices, vectors, arrays or [`Resident`] buffers.
 pub struct Argument<'a> {
-    pub(crate) memory: Memory<'a>,
+    pub(crate) memory: Bound<'a>,
     pub(crate) kind: &'static ElementKind,
 }
 
-/// Location of an argument.
-pub(crate) enum Memory<'a> {
+/// What a call binds to a buffer.
+pub(crate) enum Bound<'a> {
     /// Not bound yet.
     Nothing,
     /// A single number, and its length in bytes.
@@ -43,15 +43,15 @@ pub(crate) enum Memory<'a> {
     ResidentMut(&'a ResidentBuffer),
 }
 
-impl<'a> Memory<'a> {
+impl<'a> Bound<'a> {
     /// Length in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Memory::Nothing => 0,
-            Memory::Number(_, length) => *length,
-            Memory::Read(bytes) => bytes.len(),
-            Memory::Write(bytes) => bytes.len(),
-            Memory::Resident(buffer) | Memory::ResidentMut(buffer) => buffer.bytes(),
+            Bound::Nothing => 0,
+            Bound::Number(_, length) => *length,
+            Bound::Read(bytes) => bytes.len(),
+            Bound::Write(bytes) => bytes.len(),
+            Bound::Resident(buffer) | Bound::ResidentMut(buffer) => buffer.bytes(),
         }
     }
 
@@ -63,10 +63,10 @@ impl<'a> Memory<'a> {
     /// The contents, if they are in host memory.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match self {
-            Memory::Number(bytes, length) => bytes.get(..*length),
-            Memory::Read(bytes) => Some(bytes),
-            Memory::Write(bytes) => Some(bytes),
-            Memory::Nothing | Memory::Resident(_) | Memory::ResidentMut(_) => None,
+            Bound::Number(bytes, length) => bytes.get(..*length),
+            Bound::Read(bytes) => Some(bytes),
+            Bound::Write(bytes) => Some(bytes),
+            Bound::Nothing | Bound::Resident(_) | Bound::ResidentMut(_) => None,
         }
     }
 
@@ -74,8 +74,8 @@ impl<'a> Memory<'a> {
     #[inline]
     pub(crate) fn resident(&self) -> Option<&'a ResidentBuffer> {
         match self {
-            Memory::Resident(buffer) | Memory::ResidentMut(buffer) => Some(*buffer),
-            Memory::Nothing | Memory::Number(..) | Memory::Read(_) | Memory::Write(_) => None,
+            Bound::Resident(buffer) | Bound::ResidentMut(buffer) => Some(*buffer),
+            Bound::Nothing | Bound::Number(..) | Bound::Read(_) | Bound::Write(_) => None,
         }
     }
 }
@@ -113,18 +113,18 @@ impl ElementKind {
 
 impl<'a> Argument<'a> {
     #[inline]
-    fn new<T: Element>(memory: Memory<'a>) -> Argument<'a> {
+    fn new<T: Element>(memory: Bound<'a>) -> Argument<'a> {
         Argument { memory, kind: const { &ElementKind { name: T::NAME, stands_for: T::STANDS_FOR } } }
     }
 
     /// Raw little-endian elements of whatever type the buffer has.
     pub fn bytes(bytes: &'a [u8]) -> Argument<'a> {
-        Argument { memory: Memory::Read(bytes), kind: &ElementKind::BYTES }
+        Argument { memory: Bound::Read(bytes), kind: &ElementKind::BYTES }
     }
 
     /// As [`bytes`](Self::bytes), for writing.
     pub fn bytes_mut(bytes: &'a mut [u8]) -> Argument<'a> {
-        Argument { memory: Memory::Write(bytes), kind: &ElementKind::BYTES }
+        Argument { memory: Bound::Write(bytes), kind: &ElementKind::BYTES }
     }
 
     /// Little-endian elements of a type that is known only at run time.
@@ -141,25 +141,25 @@ impl<'a> Argument<'a> {
     /// ```
     #[inline]
     pub fn elements(element: DataType, bytes: &'a [u8]) -> Argument<'a> {
-        Argument { memory: Memory::Read(bytes), kind: kind_of(element) }
+        Argument { memory: Bound::Read(bytes), kind: kind_of(element) }
     }
 
     /// As [`elements`](Self::elements), for writing.
     #[inline]
     pub fn elements_mut(element: DataType, bytes: &'a mut [u8]) -> Argument<'a> {
-        Argument { memory: Memory::Write(bytes), kind: kind_of(element) }
+        Argument { memory: Bound::Write(bytes), kind: kind_of(element) }
     }
 
     /// A resident buffer of bytes that hold elements of a type known only at run time.
     #[inline]
     pub fn resident(element: DataType, buffer: &'a Resident<u8>) -> Argument<'a> {
-        Argument { memory: Memory::Resident(buffer.buffer()), kind: kind_of(element) }
+        Argument { memory: Bound::Resident(buffer.buffer()), kind: kind_of(element) }
     }
 
     /// As [`resident`](Self::resident), for writing.
     #[inline]
     pub fn resident_cell(element: DataType, buffer: ResidentCell<'a, u8>) -> Argument<'a> {
-        Argument { memory: Memory::ResidentMut(buffer.buffer()), kind: kind_of(element) }
+        Argument { memory: Bound::ResidentMut(buffer.buffer()), kind: kind_of(element) }
     }
 }
 
@@ -176,7 +176,7 @@ macro_rules! elements {
                 let bytes = bytes_of(&number);
                 let mut padded = [0; 8];
                 padded[..bytes.len()].copy_from_slice(bytes);
-                Argument::new::<$rust>(Memory::Number(padded, bytes.len()))
+                Argument::new::<$rust>(Bound::Number(padded, bytes.len()))
             }
         }
     )* };
@@ -201,7 +201,7 @@ macro_rules! slices {
         impl<'a, T: Element + $bound, $($count)*> From<$slice> for Argument<'a> {
             #[inline]
             fn from(slice: $slice) -> Argument<'a> {
-                Argument::new::<T>(Memory::$memory($cast(slice)))
+                Argument::new::<T>(Bound::$memory($cast(slice)))
             }
         }
     )* };
@@ -220,7 +220,7 @@ slices! {
 impl<'a, T: Element> From<&'a Resident<T>> for Argument<'a> {
     #[inline]
     fn from(resident: &'a Resident<T>) -> Argument<'a> {
-        Argument::new::<T>(Memory::Resident(resident.buffer()))
+        Argument::new::<T>(Bound::Resident(resident.buffer()))
     }
 }
 
@@ -234,7 +234,7 @@ impl<'a, T: Element> From<&'a mut Resident<T>> for Argument<'a> {
 impl<'a, T: Element> From<ResidentCell<'a, T>> for Argument<'a> {
     #[inline]
     fn from(cell: ResidentCell<'a, T>) -> Argument<'a> {
-        Argument::new::<T>(Memory::ResidentMut(cell.buffer()))
+        Argument::new::<T>(Bound::ResidentMut(cell.buffer()))
     }
 }
 

@@ -8,7 +8,8 @@ use vyre_driver::{
     BackendError, DeviceProfile, Unfinished, VyreBackend, contain, next_backend_instance, registry, within,
 };
 
-/// How long a call waits for a lost device to reopen before it goes on without it.
+/// How long a call waits for a lost device to reopen before it goes on without it. Selection
+/// waits as long for a backend to open.
 const REOPENING_LIMIT: Duration = Duration::from_secs(10);
 
 /// Placeholder profile of a backend not opened yet.

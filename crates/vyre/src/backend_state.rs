@@ -1,7 +1,7 @@
 //! State of a routine on one backend: the code in use and its rivals, and the checks of its
 //! results.
 
-use crate::argument::Memory;
+use crate::argument::Bound;
 use crate::known_results::Spot;
 use crate::specialised::{History, Values, has_values};
 use crate::turn::Turn;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use vyre_driver::tuner::{DefaultPolicy, Mode, Resizer, Shape};
 use vyre_driver::{CompiledPipeline, Schedule};
 
-/// Cool-down after a resize was tried.
+/// Cool-down after a resize was tried: the duel takes time from calls.
 const COOL_DOWN: Duration = Duration::from_secs(1);
 /// Maximum plans kept per op, by size; each keeps its intermediate buffers.
 const MOST_PLANS: usize = 8;
@@ -35,32 +35,34 @@ pub(crate) struct BackendState {
     run: AtomicU64,
     /// Held by the first such run.
     pub(crate) turn: Arc<Turn>,
+    /// Held by a verification.
+    pub(crate) verifying: Arc<Turn>,
 }
 
 /// The code of a routine on a backend.
 #[derive(Default)]
 struct InUse {
     /// For calls at the program's own shape.
-    base: Option<Code>,
+    base: Option<ReadyCode>,
     /// For those of them with these uniform values.
-    special: Option<(Values, Code)>,
+    special: Option<(Values, ReadyCode)>,
     /// For calls of one size.
-    sizes: Vec<SizeForm>,
+    sizes: Vec<SizeCode>,
 }
 
 /// State of one size.
-struct SizeForm {
+struct SizeCode {
     instance: u64,
     elements: u64,
     /// `None`: the untuned code.
-    code: Option<Code>,
+    code: Option<ReadyCode>,
     /// Whether tuning was requested.
     asked: bool,
 }
 
 /// The code for a call.
 #[derive(Clone)]
-pub(crate) struct Code {
+pub(crate) struct ReadyCode {
     pub(crate) instance: u64,
     pub(crate) pipeline: Arc<dyn CompiledPipeline>,
     /// The shape it was tuned to.
@@ -72,7 +74,7 @@ pub(crate) struct Code {
 impl InUse {
     /// The code at the program's own shape, specialised to the values of these calls if there is
     /// such code.
-    fn untuned(&self, instance: u64, items: &[&mut [Memory<'_>]]) -> Option<Code> {
+    fn untuned(&self, instance: u64, items: &[&mut [Bound<'_>]]) -> Option<ReadyCode> {
         let special = self.special.as_ref().filter(|(values, special)| {
             special.instance == instance && items.iter().all(|item| has_values(values, item))
         });
@@ -92,6 +94,7 @@ impl BackendState {
             spot: OnceLock::new(),
             run: AtomicU64::new(0),
             turn: Arc::default(),
+            verifying: Arc::default(),
         }
     }
 
@@ -106,7 +109,7 @@ impl BackendState {
     }
 
     /// The code at the program's own shape; `None` if there is none yet.
-    pub(crate) fn untuned(&self, instance: u64, items: &[&mut [Memory<'_>]]) -> Option<Code> {
+    pub(crate) fn untuned(&self, instance: u64, items: &[&mut [Bound<'_>]]) -> Option<ReadyCode> {
         self.in_use.read().unwrap_or_else(PoisonError::into_inner).untuned(instance, items)
     }
 
@@ -116,11 +119,11 @@ impl BackendState {
         instance: u64,
         elements: u64,
         mode: Mode,
-        items: &[&mut [Memory<'_>]],
-    ) -> Option<Code> {
+        items: &[&mut [Bound<'_>]],
+    ) -> Option<ReadyCode> {
         let in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
-        let same = |size: &&SizeForm| size.elements == elements && size.instance == instance;
-        let known = |size: &&SizeForm| size.asked || mode == Mode::OffUseDefault;
+        let same = |size: &&SizeCode| size.elements == elements && size.instance == instance;
+        let known = |size: &&SizeCode| size.asked || mode == Mode::OffUseDefault;
         match &in_use.sizes.iter().find(same).filter(known)?.code {
             Some(code) => Some(code.clone()),
             None => in_use.untuned(instance, items),
@@ -128,41 +131,41 @@ impl BackendState {
     }
 
     /// The code at the program's own shape, for any uniform values.
-    pub(crate) fn base(&self, instance: u64) -> Option<Code> {
+    pub(crate) fn base(&self, instance: u64) -> Option<ReadyCode> {
         let in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
         in_use.base.clone().filter(|base| base.instance == instance)
     }
 
     /// Installs the code for the program's own shape.
-    pub(crate) fn set_base(&self, ready: Code) {
+    pub(crate) fn set_base(&self, ready: ReadyCode) {
         self.change(|in_use| in_use.base.replace(ready));
     }
 
     /// Installs the code for calls with these values.
-    pub(crate) fn set_special(&self, values: Values, ready: Code) {
+    pub(crate) fn set_special(&self, values: Values, ready: ReadyCode) {
         self.change(|in_use| in_use.special.replace((values, ready)));
     }
 
     /// Number of other sizes known.
     pub(crate) fn other_sizes(&self, instance: u64, elements: u64) -> usize {
         let in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
-        let other = |size: &&SizeForm| size.instance == instance && size.elements != elements;
+        let other = |size: &&SizeCode| size.instance == instance && size.elements != elements;
         in_use.sizes.iter().filter(other).count()
     }
 
     /// Records the code for a size.
-    pub(crate) fn set_size(&self, instance: u64, elements: u64, code: Option<Code>, mode: Mode) {
-        let form = SizeForm { instance, elements, code, asked: mode == Mode::On };
+    pub(crate) fn set_size(&self, instance: u64, elements: u64, code: Option<ReadyCode>, mode: Mode) {
+        let form = SizeCode { instance, elements, code, asked: mode == Mode::On };
         self.change(|in_use| {
-            let old = |size: &mut SizeForm| size.instance != instance || size.elements == elements;
-            let dropped: Vec<SizeForm> = in_use.sizes.extract_if(.., old).collect();
+            let old = |size: &mut SizeCode| size.instance != instance || size.elements == elements;
+            let dropped: Vec<SizeCode> = in_use.sizes.extract_if(.., old).collect();
             in_use.sizes.push(form);
             dropped
         });
     }
 
     /// Records the plan for a size, evicting the oldest.
-    pub(crate) fn set_plan(&self, elements: u64, code: Code, mode: Mode) {
+    pub(crate) fn set_plan(&self, elements: u64, code: ReadyCode, mode: Mode) {
         self.set_size(code.instance, elements, Some(code), mode);
         self.change(|in_use| {
             let surplus = in_use.sizes.len().saturating_sub(MOST_PLANS);
@@ -179,11 +182,11 @@ impl BackendState {
 
     /// Device time of a call: the reported time, else the last measured share of the elapsed time.
     #[inline]
-    pub(crate) fn device_ns(&self, elapsed_ns: u64, told_ns: Option<u64>) -> u64 {
-        if let Some(told_ns) = told_ns {
-            let share = u128::from(told_ns) * u128::from(WHOLE) / u128::from(elapsed_ns.max(1));
+    pub(crate) fn device_ns(&self, elapsed_ns: u64, measured_ns: Option<u64>) -> u64 {
+        if let Some(measured_ns) = measured_ns {
+            let share = u128::from(measured_ns) * u128::from(WHOLE) / u128::from(elapsed_ns.max(1));
             self.device_share.store(share.min(WHOLE.into()) as u64, Relaxed);
-            return told_ns;
+            return measured_ns;
         }
         match self.device_share.load(Relaxed) {
             WHOLE => elapsed_ns,

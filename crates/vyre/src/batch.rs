@@ -6,7 +6,7 @@
 //! device can. Where memory is used in place, or buffers are resident, the calls run one after the
 //! other.
 
-use crate::argument::Memory;
+use crate::argument::Bound;
 use crate::core::{Core, Work};
 use vyre_driver::{DeviceClass, Fallback};
 use vyre_foundation::launch::{Argument, Launch, Overrides};
@@ -15,18 +15,18 @@ use vyre_foundation::launch::{Argument, Launch, Overrides};
 /// copies.
 pub(crate) fn runs_in_place(
     core: &Core,
-    items: &[&mut [Memory<'_>]],
+    items: &[&mut [Bound<'_>]],
     class: DeviceClass,
     fallback: Fallback,
 ) -> bool {
-    let resident = |item: &&mut [Memory<'_>]| item.iter().any(|memory| memory.resident().is_some());
+    let resident = |item: &&mut [Bound<'_>]| item.iter().any(|memory| memory.resident().is_some());
     // A batch on copies leaves the caller's memory unchanged if it fails, as `Allow` requires.
     let host = class == DeviceClass::Cpu && fallback != Fallback::Allow;
     host || items.iter().any(resident) || !items.iter().all(|item| is_sized_by_inputs(core, item))
 }
 
 /// Whether the bound outputs have the lengths that follow from the inputs.
-fn is_sized_by_inputs(core: &Core, item: &[Memory<'_>]) -> bool {
+fn is_sized_by_inputs(core: &Core, item: &[Bound<'_>]) -> bool {
     let Work::Program { kernel, .. } = &core.work else { return false };
     let inputs: Vec<Argument<'_>> = core.inputs(item).map(|(_, memory)| memory.argument()).collect();
     let Ok(launch) = Launch::from_inputs(kernel, &inputs, Overrides::default()) else { return false };
@@ -35,6 +35,6 @@ fn is_sized_by_inputs(core: &Core, item: &[Memory<'_>]) -> bool {
 }
 
 /// The inputs of a call, in place.
-pub(crate) fn inputs_of<'m>(core: &'m Core, item: &'m [Memory<'_>]) -> Vec<&'m [u8]> {
+pub(crate) fn inputs_of<'m>(core: &'m Core, item: &'m [Bound<'_>]) -> Vec<&'m [u8]> {
     core.inputs(item).map(|(_, memory)| memory.bytes().unwrap_or_default()).collect()
 }

@@ -1,12 +1,12 @@
 //! A call under construction: names, types and access are checked as arguments are bound, and all
 //! faults reported at once.
 
-use crate::argument::{Argument, Memory, argument_fault};
+use crate::argument::{Argument, Bound, argument_fault};
 use crate::core::{Core, Work};
 use crate::dispatch;
 use crate::options::{CallOptions, INLINE};
 use crate::parameter::Parameter;
-use crate::pending::{Pending, Scope, Start};
+use crate::pending::{CallStart, Pending, Scope};
 use crate::report::Report;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use vyre_foundation::launch::{self, Launch};
 #[must_use = "a call does nothing until it is run"]
 pub struct Call<'a> {
     core: &'a Arc<Core>,
-    slots: Slots<'a>,
+    slots: BoundMemory<'a>,
     /// Number of buffers bound.
     bound: usize,
     /// Faults that prevent the call from running; empty if only lengths do not fit, which is
@@ -30,21 +30,21 @@ pub struct Call<'a> {
 }
 
 /// One slot per parameter, in binding order.
-struct Slots<'a> {
-    few: [Memory<'a>; INLINE],
+struct BoundMemory<'a> {
+    few: [Bound<'a>; INLINE],
     /// All of them, if there are more than those.
-    many: Option<Box<[Memory<'a>]>>,
+    many: Option<Box<[Bound<'a>]>>,
 }
 
-impl<'a> Slots<'a> {
+impl<'a> BoundMemory<'a> {
     #[inline]
-    fn new(count: usize) -> Slots<'a> {
-        let many = (count > INLINE).then(|| (0..count).map(|_| Memory::Nothing).collect());
-        Slots { few: [const { Memory::Nothing }; INLINE], many }
+    fn new(count: usize) -> BoundMemory<'a> {
+        let many = (count > INLINE).then(|| (0..count).map(|_| Bound::Nothing).collect());
+        BoundMemory { few: [const { Bound::Nothing }; INLINE], many }
     }
 
     #[inline]
-    fn all(&mut self, count: usize) -> &mut [Memory<'a>] {
+    fn all(&mut self, count: usize) -> &mut [Bound<'a>] {
         match &mut self.many {
             Some(many) => many,
             None => &mut self.few[..count.min(INLINE)],
@@ -67,7 +67,7 @@ impl<'a> Call<'a> {
     #[inline]
     pub(crate) fn new(core: &'a Arc<Core>, size: u32) -> Call<'a> {
         let options = CallOptions { size, ..CallOptions::default() };
-        Call { core, slots: Slots::new(core.parameters.len()), bound: 0, faults: None, options }
+        Call { core, slots: BoundMemory::new(core.parameters.len()), bound: 0, faults: None, options }
     }
 
     /// A call of an op at a size.
@@ -96,7 +96,7 @@ impl<'a> Call<'a> {
     }
 
     pub(crate) fn take(&mut self, name: &str, argument: Argument<'a>) {
-        let is_named = |parameter: &Parameter| *parameter.name == *name;
+        let is_named = |parameter: &Parameter| parameter.is_named(name);
         let parameters = &self.core.parameters;
         // Arguments mostly come in the order of the buffers.
         let place = match parameters.get(self.bound) {
@@ -115,7 +115,7 @@ impl<'a> Call<'a> {
         let parameter = &core.parameters[position];
         if parameter.is_length(argument.memory.len())
             && parameter.takes(&argument, &core.shared)
-            && let Some(slot @ Memory::Nothing) = self.slots.all(core.parameters.len()).get_mut(position)
+            && let Some(slot @ Bound::Nothing) = self.slots.all(core.parameters.len()).get_mut(position)
         {
             *slot = argument.memory;
             self.bound += 1;
@@ -139,7 +139,7 @@ impl<'a> Call<'a> {
                 misfits.push(position);
             }
             // Faults in lengths can only be reported once all lengths are known.
-            (None, Some(slot @ Memory::Nothing)) => {
+            (None, Some(slot @ Bound::Nothing)) => {
                 *slot = argument.memory;
                 self.bound += 1;
             }
@@ -269,7 +269,7 @@ impl<'a> Call<'a> {
     }
 
     /// Runs a call on its thread, which is never joined: a panic becomes an error like any other.
-    pub(crate) fn run_as(mut self, start: Start) -> Result<Report, BackendError> {
+    pub(crate) fn run_as(mut self, start: CallStart) -> Result<Report, BackendError> {
         if start.cancelled {
             return Err(BackendError::Cancelled { name: self.core.title() });
         }
@@ -292,12 +292,12 @@ impl<'a> Call<'a> {
     }
 
     /// The routine, its memory and the options.
-    pub(crate) fn parts(&mut self) -> (&Arc<Core>, &mut [Memory<'a>], &CallOptions<'a>) {
+    pub(crate) fn parts(&mut self) -> (&Arc<Core>, &mut [Bound<'a>], &CallOptions<'a>) {
         (self.core, self.slots.all(self.core.parameters.len()), &self.options)
     }
 
     /// The bound memory: one item per parameter, in binding order.
-    pub(crate) fn bound(&mut self) -> &mut [Memory<'a>] {
+    pub(crate) fn bound(&mut self) -> &mut [Bound<'a>] {
         self.slots.all(self.core.parameters.len())
     }
 
@@ -316,7 +316,7 @@ impl<'a> Call<'a> {
         let Faults { mut found, misfits } = *self.faults.take().unwrap_or_default();
         let memory = &*self.slots.all(core.parameters.len());
         for (position, (parameter, memory)) in core.parameters.iter().zip(memory).enumerate() {
-            if matches!(memory, Memory::Nothing) && !misfits.contains(&position) {
+            if matches!(memory, Bound::Nothing) && !misfits.contains(&position) {
                 found.push(parameter.not_bound(&core.title()));
             }
         }
@@ -325,7 +325,7 @@ impl<'a> Call<'a> {
         }
         // The plan checks the lengths of an op's buffers.
         if let Work::Program { kernel, .. } = &core.work {
-            let bound: Vec<launch::Argument<'_>> = memory.iter().map(Memory::argument).collect();
+            let bound: Vec<launch::Argument<'_>> = memory.iter().map(Bound::argument).collect();
             let overrides = self.options.config(&core.config).unwrap_or_default().overrides();
             Launch::from_bound(kernel, &bound, overrides)?;
         }

@@ -15,9 +15,8 @@
 //! All of this changes speed, never results. A tuned shape that fails later is quarantined in the
 //! table, with the reason.
 
-use crate::argument::Memory;
-use crate::backend::Backend;
-use crate::backend_state::Code;
+use crate::argument::Bound;
+use crate::backend_state::ReadyCode;
 use crate::background::{Copies, Purpose};
 use crate::catalogue::{Plan, Step};
 use crate::core::{Core, Pair, Work};
@@ -29,38 +28,40 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use vyre_driver::tuner::{
-    Duel, Given, Mode, PipelineContest, Shape, Trial, TuneLimits, TuneRequest, Tuner, TunerFeedback,
-    TunerProgramKey, Variant, challenge, tune, tuning_key,
+    Alternative, ContestInputs, Duel, Mode, PipelineContest, ResizeOutcome, Shape, TuneLimits, TuneRequest,
+    Tuner, TunerFeedback, TunerProgramKey, challenge, tune, tuning_key,
 };
 use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Schedule, within};
 use vyre_foundation::ir::Program;
 use vyre_foundation::launch::Argument;
 
-/// A routine is hot once its calls have taken this long in total.
+/// A routine is hot once its calls have taken this long in total: enough to repay a second compile,
+/// and soon enough for a program that runs for a second.
 pub(crate) const HOT_NS: u64 = 20_000_000;
 /// Time that a thread's calls must accumulate before the routine's total is added up.
 const WORTH_ADDING_NS: u64 = HOT_NS / 20;
-/// Factor by which the time needed for the next try grows after each lost comparison.
+/// Factor by which the time needed for the next try grows after each lost comparison: 20 ms, 0.3 s
+/// and 5 s, so that the tries are a falling share of the calls.
 const NEXT_TRY: u64 = 16;
 const MOST_TRIES: u32 = 3;
-/// Maximum sizes tuned per routine.
+/// Maximum sizes tuned per routine: each keeps its code.
 const MOST_SIZES: usize = 32;
-/// Limits on comparing and tuning alongside calls.
+/// Limits on comparing and tuning alongside calls: half the time and memory that `vyre tune` takes.
 const LIMITS: TuneLimits = TuneLimits { wall: Duration::from_secs(5), memory_bytes: 512 << 20 };
-/// Rest after a background run while calls are made, as a multiple of the run's time; and its
-/// maximum.
+/// Rest after a background run while calls are made, as a multiple of the run's time, so that calls
+/// have seven eighths of the machine; and its maximum, so that a long run does not stop the work.
 const REST: u32 = 7;
 const LONGEST_REST: Duration = Duration::from_millis(100);
 
 /// The calls that need code: one, or those of a batch.
-pub(crate) struct Wanted<'a, 'i, 'm> {
+pub(crate) struct CodeRequest<'a, 'i, 'm> {
     /// The routine and the backend.
     pub(crate) at: Pair<'a>,
     pub(crate) config: &'a DispatchConfig,
     pub(crate) elements: u64,
     /// The caller's size, for an op.
     pub(crate) size: u32,
-    pub(crate) items: &'a [&'i mut [Memory<'m>]],
+    pub(crate) items: &'a [&'i mut [Bound<'m>]],
     pub(crate) mode: Mode,
 }
 
@@ -77,18 +78,18 @@ pub(crate) struct Observed {
 
 /// The code for a call on a backend, compiled now if necessary.
 #[inline]
-pub(crate) fn code(wanted: &Wanted<'_, '_, '_>) -> Result<Code, BackendError> {
-    let (side, instance) = (wanted.at.side(), wanted.at.backend.instance());
-    let known = match is_sized(wanted) {
-        true => side.of_size(instance, wanted.elements, wanted.mode, wanted.items),
-        false => side.untuned(instance, wanted.items),
+pub(crate) fn code(request: &CodeRequest<'_, '_, '_>) -> Result<ReadyCode, BackendError> {
+    let (side, instance) = (request.at.state(), request.at.backend.instance());
+    let known = match is_sized(request) {
+        true => side.of_size(instance, request.elements, request.mode, request.items),
+        false => side.untuned(instance, request.items),
     };
-    known.map_or_else(|| new_code(wanted), Ok)
+    known.map_or_else(|| new_code(request), Ok)
 }
 
 /// Whether calls of another size can run other code.
-fn is_sized(wanted: &Wanted<'_, '_, '_>) -> bool {
-    let (core, config) = (wanted.at.core, wanted.config);
+fn is_sized(request: &CodeRequest<'_, '_, '_>) -> bool {
+    let (core, config) = (request.at.core, request.config);
     match &core.work {
         Work::Program { kernel, .. } => {
             // The tuner must not change a shape set by the configuration, and a batch has many
@@ -97,29 +98,29 @@ fn is_sized(wanted: &Wanted<'_, '_, '_>) -> bool {
                 core.config.workgroup_override.is_some() || core.config.elements_per_invocation.is_some();
             // Only calls over the program's own domain.
             let own = config.grid_override.is_none() && config.domain_override.is_none();
-            kernel.shape_free && !fixed && own && wanted.items.len() == 1
+            kernel.shape_free && !fixed && own && request.items.len() == 1
         }
         Work::Op { .. } => true,
     }
 }
 
 #[cold]
-fn new_code(wanted: &Wanted<'_, '_, '_>) -> Result<Code, BackendError> {
-    match wanted.at.core.work {
-        Work::Program { .. } => settle_size(wanted)?.map_or_else(|| base(wanted.at), Ok),
-        Work::Op { .. } => new_plan(wanted),
+fn new_code(request: &CodeRequest<'_, '_, '_>) -> Result<ReadyCode, BackendError> {
+    match request.at.core.work {
+        Work::Program { .. } => settle_size(request)?.map_or_else(|| base(request.at), Ok),
+        Work::Op { .. } => new_plan(request),
     }
 }
 
 /// The base code of a program on a backend, or its replacement; compiled now if there is none.
-pub(crate) fn base(at: Pair<'_>) -> Result<Code, BackendError> {
-    if let Some(base) = at.side().base(at.backend.instance()) {
+pub(crate) fn base(at: Pair<'_>) -> Result<ReadyCode, BackendError> {
+    if let Some(base) = at.state().base(at.backend.instance()) {
         return Ok(base);
     }
     let mut policy = at.core.config.code_policy();
     policy.schedule = policy.schedule.or_else(|| Some(first_schedule(at.core)));
     let ready = at.compile(at.core.program(), &policy)?;
-    at.side().set_base(ready.clone());
+    at.state().set_base(ready.clone());
     Ok(ready)
 }
 
@@ -147,33 +148,33 @@ fn tuned_policy(config: &DispatchConfig) -> DispatchConfig {
 }
 
 /// Looks up the tuner's shape for a new size, and requests tuning if there is none.
-fn settle_size(wanted: &Wanted<'_, '_, '_>) -> Result<Option<Code>, BackendError> {
-    let Wanted { at, elements, mode, .. } = *wanted;
-    let (true, Some(tuner), Ok(live)) = (is_sized(wanted), at.backend.tuner(), at.backend.live()) else {
+fn settle_size(request: &CodeRequest<'_, '_, '_>) -> Result<Option<ReadyCode>, BackendError> {
+    let CodeRequest { at, elements, mode, .. } = *request;
+    let (true, Some(tuner), Ok(live)) = (is_sized(request), at.backend.tuner(), at.backend.live()) else {
         return Ok(None);
     };
     let instance = live.instance;
-    if at.side().other_sizes(instance, elements) >= MOST_SIZES {
+    if at.state().other_sizes(instance, elements) >= MOST_SIZES {
         return Ok(None);
     }
-    let Some((key, domain)) = size_key(wanted) else { return Ok(None) };
+    let Some((key, domain)) = size_key(request) else { return Ok(None) };
     let default = Shape::of(at.core.kernel(), &at.core.config);
     let shape = tuner.shape_for(&key, default, |shape| shape.refusal(at.backend.profile(), domain));
     let mut code = None;
     if shape != default {
         let policy = tuned_policy(&shape.configure(&at.core.config));
-        match compile_in_time(at, policy, wanted.config.timeout) {
-            Ok(ready) => code = Some(Code { tuned: Some(shape), ..ready }),
+        match compile_in_time(at, policy, request.config.timeout) {
+            Ok(ready) => code = Some(ReadyCode { tuned: Some(shape), ..ready }),
             // The code is ready when the next call asks for it.
             Err(late @ BackendError::Timeout { .. }) => return Err(late),
             Err(error) => tuner.quarantine(&key, shape, &error.to_string()),
         }
     }
-    at.side().set_size(instance, elements, code.clone(), mode);
+    at.state().set_size(instance, elements, code.clone(), mode);
     if mode == Mode::On
         && !tuner.has_decided(&key)
         && at.core.shared.learns()
-        && let Some(copies) = copies(wanted)
+        && let Some(copies) = copies(request)
     {
         later(at, move |at| tune_size(at, elements, &copies));
     }
@@ -186,7 +187,7 @@ fn compile_in_time(
     at: Pair<'_>,
     policy: DispatchConfig,
     limit: Option<Duration>,
-) -> Result<Code, BackendError> {
+) -> Result<ReadyCode, BackendError> {
     let Some(limit) = limit.filter(|_| at.backend.is_driven) else {
         return at.compile(at.core.program(), &policy);
     };
@@ -194,54 +195,54 @@ fn compile_in_time(
     let made = within("tuned", limit, move || {
         Pair { core: &core, backend: &backend }.compile(core.program(), &policy)
     });
-    made.unwrap_or_else(|_| Err(BackendError::Timeout { backend: at.backend.id.into(), limit }))
+    made.unwrap_or_else(|unfinished| Err(unfinished.of_backend(at.backend.id, limit)))
 }
 
 /// The tuner's key for a call, and its domain; `None` if the tuner would run the call over another
 /// size.
-fn size_key(wanted: &Wanted<'_, '_, '_>) -> Option<(TunerProgramKey, [u32; 3])> {
-    let core = wanted.at.core;
+fn size_key(request: &CodeRequest<'_, '_, '_>) -> Option<(TunerProgramKey, [u32; 3])> {
+    let core = request.at.core;
     let inputs: Vec<Argument<'_>> =
-        core.inputs(wanted.items.first()?).map(|(_, memory)| memory.argument()).collect();
-    let (key, domain) = tuning_key(core.program(), core.kernel(), &inputs).ok()?;
+        core.inputs(request.items.first()?).map(|(_, memory)| memory.argument()).collect();
+    let (key, domain) = tuning_key(core.program(), core.kernel(), &inputs, &core.config).ok()?;
     let elements = domain.iter().fold(1u64, |all, &axis| all.saturating_mul(axis.into()));
-    (elements == wanted.elements).then_some((key, domain))
+    (elements == request.elements).then_some((key, domain))
 }
 
 /// Copies of a call's inputs, if they are in host memory and fit beside the copies already kept.
-fn copies(wanted: &Wanted<'_, '_, '_>) -> Option<Copies> {
-    let ([item], core) = (wanted.items, wanted.at.core) else { return None };
+fn copies(request: &CodeRequest<'_, '_, '_>) -> Option<Copies> {
+    let ([item], core) = (request.items, request.at.core) else { return None };
     let bytes = core.inputs(item).map(|(_, memory)| memory.len()).sum();
     let copy = || core.inputs(item).map(|(_, memory)| memory.bytes().map(<[u8]>::to_vec)).collect();
-    core.shared.background.keep(item.iter().map(Memory::len).collect(), bytes, copy)
+    core.shared.background.keep(item.iter().map(Bound::len).collect(), bytes, copy)
 }
 
 /// Takes a failed tuned shape out of use; the next call gets the next best.
 #[cold]
-pub(crate) fn drop_tuned(wanted: &Wanted<'_, '_, '_>, shape: Shape, error: &BackendError) {
-    let at = wanted.at;
+pub(crate) fn drop_tuned(request: &CodeRequest<'_, '_, '_>, shape: Shape, error: &BackendError) {
+    let at = request.at;
     if let (Work::Program { .. }, Some(tuner)) = (&at.core.work, at.backend.tuner())
-        && let Some((key, _)) = size_key(wanted)
+        && let Some((key, _)) = size_key(request)
     {
         tuner.quarantine(&key, shape, &error.to_string());
     }
     at.note(&format!(": shape {shape} is no longer used: {error}"));
-    at.side().forget_size(wanted.elements);
+    at.state().forget_size(request.elements);
 }
 
 /// The plan for a size, with its programs at their tuned shapes; requests tuning if it is on.
-fn new_plan(wanted: &Wanted<'_, '_, '_>) -> Result<Code, BackendError> {
-    let Wanted { at, elements, mode, .. } = *wanted;
+fn new_plan(request: &CodeRequest<'_, '_, '_>) -> Result<ReadyCode, BackendError> {
+    let CodeRequest { at, elements, mode, .. } = *request;
     let live = at.backend.live()?;
-    let plan = at.core.plan(at.backend, wanted.size)?;
-    let config = |step: &Step| match tuned_step(at.backend, &plan, step) {
+    let plan = at.core.plan(at.backend, request.size)?;
+    let config = |step: &Step| match tuned_step(at, &plan, step) {
         Some((_, shape)) => tuned_policy(&shape.configure(&at.core.config)),
         None => at.core.config.code_policy(),
     };
     let made = plan.compile_with(live.driver, config);
     let made = made.inspect_err(|error| at.look_for_loss(error, live.instance))?;
-    let code = Code { instance: live.instance, pipeline: Arc::new(made), schedule: None, tuned: None };
-    at.side().set_plan(elements, code.clone(), mode);
+    let code = ReadyCode { instance: live.instance, pipeline: Arc::new(made), schedule: None, tuned: None };
+    at.state().set_plan(elements, code.clone(), mode);
     if mode == Mode::On && at.core.shared.learns() {
         later(at, move |at| tune_plan(at, &plan, elements));
     }
@@ -249,14 +250,15 @@ fn new_plan(wanted: &Wanted<'_, '_, '_>) -> Result<Code, BackendError> {
 }
 
 /// The tuner's key and shape for a step whose shape is open.
-fn tuned_step(backend: &Backend, plan: &Plan, step: &Step) -> Option<(TunerProgramKey, Shape)> {
-    let (kernel, tuner) = (step.program.validate().ok()?, backend.tuner()?);
+fn tuned_step(at: Pair<'_>, plan: &Plan, step: &Step) -> Option<(TunerProgramKey, Shape)> {
+    let (kernel, tuner) = (step.program.validate().ok()?, at.backend.tuner()?);
     if !kernel.shape_free || step.grid.is_some() {
         return None;
     }
-    let (key, domain) = tuning_key(&step.program, &kernel, &plan.input_lengths(step, &kernel)).ok()?;
+    let lengths = plan.input_lengths(step, &kernel);
+    let (key, domain) = tuning_key(&step.program, &kernel, &lengths, &at.core.config).ok()?;
     let default = Shape::of(&kernel, &DispatchConfig::default());
-    let shape = tuner.shape_for(&key, default, |shape| shape.refusal(backend.profile(), domain));
+    let shape = tuner.shape_for(&key, default, |shape| shape.refusal(at.backend.profile(), domain));
     Some((key, shape))
 }
 
@@ -266,7 +268,7 @@ fn tune_plan(at: Pair<'_>, plan: &Plan, elements: u64) {
     let mut changed = false;
     let mut seen: HashMap<String, ()> = HashMap::new();
     for step in &plan.steps {
-        let (Some(tuner), Some((key, _))) = (at.backend.tuner(), tuned_step(at.backend, plan, step)) else {
+        let (Some(tuner), Some((key, _))) = (at.backend.tuner(), tuned_step(at, plan, step)) else {
             continue;
         };
         if tuner.has_decided(&key) || seen.insert(key.as_str().to_owned(), ()).is_some() {
@@ -284,14 +286,14 @@ fn tune_plan(at: Pair<'_>, plan: &Plan, elements: u64) {
         changed |= tuned(at, &step.program, &inputs, &what);
     }
     if changed {
-        at.side().forget_size(elements);
+        at.state().forget_size(elements);
     }
 }
 
 /// Tunes a routine at one size, on copies of a call's inputs; the next call uses the result.
 fn tune_size(at: Pair<'_>, elements: u64, copies: &Copies) {
     if tuned(at, at.core.program(), &copies.inputs, &format!("{elements} elements")) {
-        at.side().forget_size(elements);
+        at.state().forget_size(elements);
     }
 }
 
@@ -324,10 +326,10 @@ fn keep(tuner: &Tuner) {
 
 /// Periodic check whether to try other code.
 #[cold]
-pub(crate) fn consider(wanted: &Wanted<'_, '_, '_>, seen: &Observed) {
-    let Core { work, shared, .. } = &**wanted.at.core;
+pub(crate) fn consider(request: &CodeRequest<'_, '_, '_>, seen: &Observed) {
+    let Core { work, shared, .. } = &**request.at.core;
     // Only programs over their own domain are compared.
-    let compared = matches!(work, Work::Program { .. }) && wanted.config.domain_override.is_none();
+    let compared = matches!(work, Work::Program { .. }) && request.config.domain_override.is_none();
     if !compared || !shared.learns() {
         return;
     }
@@ -335,17 +337,17 @@ pub(crate) fn consider(wanted: &Wanted<'_, '_, '_>, seen: &Observed) {
         // Adding up all threads' counts takes as long as several calls, so it waits until there is
         // something to add.
         if seen.counted.nanoseconds >= WORTH_ADDING_NS {
-            consider_heat(wanted);
+            consider_heat(request);
         }
-        consider_values(wanted);
+        consider_values(request);
     }
-    consider_size(wanted, seen);
+    consider_size(request, seen);
 }
 
 /// Requests a recompilation if the routine has become hot on the backend.
-fn consider_heat(wanted: &Wanted<'_, '_, '_>) {
-    let Pair { core, backend } = wanted.at;
-    let side = wanted.at.side();
+fn consider_heat(request: &CodeRequest<'_, '_, '_>) {
+    let Pair { core, backend } = request.at;
+    let side = request.at.state();
     let tried = side.tries.load(Relaxed);
     let cheap = side.base(backend.instance()).is_some_and(|base| base.schedule == Some(Schedule::Cheap));
     if tried >= MOST_TRIES || !cheap || core.config.schedule.is_some() {
@@ -358,23 +360,23 @@ fn consider_heat(wanted: &Wanted<'_, '_, '_>) {
         return;
     }
     if side.tries.compare_exchange(tried, tried + 1, Relaxed, Relaxed).is_ok()
-        && let Some(copies) = copies(wanted)
+        && let Some(copies) = copies(request)
     {
-        later(wanted.at, move |at| {
+        later(request.at, move |at| {
             if let Some(new) = challenged(at, at.core.program(), &copies, "the expensive schedule")
                 // The code is useless if the device was lost meanwhile.
-                && at.side().base(new.instance).is_some()
+                && at.state().base(new.instance).is_some()
             {
-                at.side().set_base(new);
+                at.state().set_base(new);
             }
         });
     }
 }
 
 /// Requests special code if the routine is hot and its uniforms have stayed the same.
-fn consider_values(wanted: &Wanted<'_, '_, '_>) {
-    let (core, uniforms) = (wanted.at.core, &wanted.at.side().uniforms);
-    let Some(item) = wanted.items.first().filter(|item| uniforms.look(&core.parameters, item)) else {
+fn consider_values(request: &CodeRequest<'_, '_, '_>) {
+    let (core, uniforms) = (request.at.core, &request.at.state().uniforms);
+    let Some(item) = request.items.first().filter(|item| uniforms.look(&core.parameters, item)) else {
         return;
     };
     core.meters.drain(&core.shared.hints);
@@ -383,12 +385,12 @@ fn consider_values(wanted: &Wanted<'_, '_, '_>) {
     }
     if let Some(values) = uniforms.take()
         && let Some(special) = specialise(core.program(), &core.parameters, &values)
-        && let Some(copies) = copies(wanted)
+        && let Some(copies) = copies(request)
     {
-        later(wanted.at, move |at| {
+        later(request.at, move |at| {
             let what = "code for uniforms that stay the same";
             if let Some(new) = challenged(at, &special, &copies, what) {
-                at.side().set_special(values, new);
+                at.state().set_special(values, new);
             }
         });
     }
@@ -396,11 +398,11 @@ fn consider_values(wanted: &Wanted<'_, '_, '_>) {
 
 /// With the tuner on, requests a comparison with another workgroup size if the observation suggests
 /// one.
-fn consider_size(wanted: &Wanted<'_, '_, '_>, seen: &Observed) {
-    if wanted.mode != Mode::On || !is_sized(wanted) {
+fn consider_size(request: &CodeRequest<'_, '_, '_>, seen: &Observed) {
+    if request.mode != Mode::On || !is_sized(request) {
         return;
     }
-    let Wanted { at, elements, .. } = *wanted;
+    let CodeRequest { at, elements, .. } = *request;
     let in_use = seen.tuned.unwrap_or_else(|| Shape::of(at.core.kernel(), &at.core.config));
     let microseconds = (seen.elapsed_ns as f64 / 1e3).max(1e-3);
     let feedback = TunerFeedback {
@@ -411,12 +413,12 @@ fn consider_size(wanted: &Wanted<'_, '_, '_>, seen: &Observed) {
         ..TunerFeedback::default()
     };
     let now = Duration::from_nanos(at.core.shared.now_ns());
-    let Some(x) = at.side().resizer().suggest(&feedback, now) else { return };
+    let Some(x) = at.state().resizer().suggest(&feedback, now) else { return };
     let [_, y, z] = in_use.workgroup_size;
     let shape = Shape { workgroup_size: [x, y, z], ..in_use };
-    if let Some((key, domain)) = size_key(wanted)
+    if let Some((key, domain)) = size_key(request)
         && shape.refusal(at.backend.profile(), domain).is_none()
-        && let Some(copies) = copies(wanted)
+        && let Some(copies) = copies(request)
     {
         later(at, move |at| try_size(at, (&key, elements), [in_use, shape], &copies));
     }
@@ -429,18 +431,18 @@ fn try_size(
     [in_use, shape]: [Shape; 2],
     copies: &Copies,
 ) {
-    let variant = |shape: Shape| Variant {
+    let alternative = |shape: Shape| Alternative {
         program: at.core.program().clone(),
         config: tuned_policy(&shape.configure(&at.core.config)),
     };
-    let outcome = compare(at, vec![variant(in_use), variant(shape)], Vec::new(), copies);
-    let trial = if outcome.is_ok() { Trial::Won } else { Trial::Lost };
-    at.side().resizer().tried(in_use.workgroup_size[0], shape.workgroup_size[0], trial);
+    let outcome = compare(at, vec![alternative(in_use), alternative(shape)], Vec::new(), copies);
+    let trial = if outcome.is_ok() { ResizeOutcome::Won } else { ResizeOutcome::Lost };
+    at.state().resizer().tried(in_use.workgroup_size[0], shape.workgroup_size[0], trial);
     let note = match (outcome, at.backend.tuner()) {
         (Ok(duel), Some(tuner)) => {
             tuner.record_shape(key, shape);
             keep(tuner);
-            at.side().forget_size(elements);
+            at.state().forget_size(elements);
             format!("resized from {in_use} to {shape}, {:.1}% faster", 100.0 * (1.0 - duel.ratio))
         }
         (Ok(_), None) => return,
@@ -451,7 +453,7 @@ fn try_size(
 
 /// The program compiled with the expensive schedule, if it can replace the code in use. A note
 /// gives the reason either way.
-fn challenged(at: Pair<'_>, program: &Program, copies: &Copies, what: &str) -> Option<Code> {
+fn challenged(at: Pair<'_>, program: &Program, copies: &Copies, what: &str) -> Option<ReadyCode> {
     let outcome = challenge_base(at, program, copies);
     at.note(&match &outcome {
         Ok((Duel { pairs, wins, ratio, .. }, _)) => {
@@ -463,29 +465,32 @@ fn challenged(at: Pair<'_>, program: &Program, copies: &Copies, what: &str) -> O
     outcome.ok().map(|(_, new)| new)
 }
 
-fn challenge_base(at: Pair<'_>, program: &Program, copies: &Copies) -> Result<(Duel, Code), String> {
-    let base = at.side().base(at.backend.instance()).ok_or("there is no code to compare with")?;
+fn challenge_base(at: Pair<'_>, program: &Program, copies: &Copies) -> Result<(Duel, ReadyCode), String> {
+    let base = at.state().base(at.backend.instance()).ok_or("there is no code to compare with")?;
     let config = at.core.config.code_policy();
     let policy = DispatchConfig { schedule: Some(Schedule::Expensive), ..config.clone() };
     let new = at.compile(program, &policy).map_err(|error| error.to_string())?;
-    let in_use = Variant { program: at.core.program().clone(), config };
-    let variants = vec![in_use, Variant { program: program.clone(), config: policy }];
-    let duel = compare(at, variants, vec![base.pipeline, new.pipeline.clone()], copies)?;
-    Ok((duel, Code { instance: base.instance, ..new }))
+    let in_use = Alternative { program: at.core.program().clone(), config };
+    let alternatives = vec![in_use, Alternative { program: program.clone(), config: policy }];
+    let duel = compare(at, alternatives, vec![base.pipeline, new.pipeline.clone()], copies)?;
+    Ok((duel, ReadyCode { instance: base.instance, ..new }))
 }
 
-/// Compares the second variant with the first, alongside calls; `compiled` pipelines are not
+/// Compares the second alternative with the first, alongside calls; `compiled` pipelines are not
 /// compiled again.
 fn compare(
     at: Pair<'_>,
-    variants: Vec<Variant>,
+    alternatives: Vec<Alternative>,
     compiled: Vec<Arc<dyn CompiledPipeline>>,
     copies: &Copies,
 ) -> Result<Duel, String> {
     let inputs: Vec<&[u8]> = copies.inputs.iter().map(Vec::as_slice).collect();
-    let given =
-        Given { inputs: &inputs, bound_bytes: Some(&copies.bound_bytes), memory_limit: LIMITS.memory_bytes };
-    let made = at.backend.live().and_then(|live| PipelineContest::new(live.driver, variants, &given));
+    let given = ContestInputs {
+        inputs: &inputs,
+        bound_bytes: Some(&copies.bound_bytes),
+        memory_limit: LIMITS.memory_bytes,
+    };
+    let made = at.backend.live().and_then(|live| PipelineContest::new(live.driver, alternatives, &given));
     let contest = made.map_err(|error| error.to_string())?.with_pipelines(compiled);
     let pause = |took| pause(at.core, took);
     challenge(&mut contest.pausing(Some(&pause)), LIMITS.wall)

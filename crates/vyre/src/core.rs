@@ -4,9 +4,8 @@
 //! schedule, a budget, a workgroup size) goes to a [variant](Core::variant) of the core with its
 //! own code, routes and results: what was verified under a budget says nothing about strict calls.
 
-use crate::argument::argument_error;
 use crate::backend::{Backend, Live};
-use crate::backend_state::{BackendState, Code};
+use crate::backend_state::{BackendState, ReadyCode};
 use crate::catalogue::{Plan, PlanError};
 use crate::known_results::Evidence;
 use crate::meter::Meters;
@@ -26,9 +25,10 @@ use vyre_foundation::launch::{Argument, Launch};
 /// 0.2 s.
 const LARGE_PROGRAM: usize = 1000;
 
-/// Maximum variants kept per core.
+/// Maximum variants kept per core. A call site uses one or two; a caller that sweeps a setting must
+/// not keep the code of all its values.
 const MOST_VARIANTS: usize = 16;
-/// Maximum notes kept on code.
+/// Maximum notes kept on code: more than a routine gets from its few tries per backend and size.
 const MOST_NOTES: usize = 64;
 
 pub(crate) struct Core {
@@ -46,7 +46,7 @@ pub(crate) struct Core {
     /// Routes of batches, created with the first one.
     batch_routes: OnceLock<Arc<ProgramRoutes>>,
     /// One per backend of the runtime, and one for those used only when named.
-    sides: Vec<BackendState>,
+    states: Vec<BackendState>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) evidence: Evidence,
     /// Outcomes of recompilations and tuning, for explanations.
@@ -65,12 +65,12 @@ pub(crate) enum Work {
     /// A plan of several programs, made for a size and a device.
     Op {
         op: &'static str,
-        make: Arc<Make>,
+        make: Arc<MakePlan>,
     },
 }
 
 /// Makes the plan for a size and a device.
-pub(crate) type Make = dyn Fn(u32, &Device<'_>) -> Result<Plan, PlanError> + Send + Sync;
+pub(crate) type MakePlan = dyn Fn(u32, &Device<'_>) -> Result<Plan, PlanError> + Send + Sync;
 
 /// The number of elements that a call covers.
 #[derive(Clone)]
@@ -142,14 +142,14 @@ impl Core {
     /// The core of an op.
     pub(crate) fn of_op(
         shared: Arc<Shared>,
-        make: Arc<Make>,
+        make: Arc<MakePlan>,
         config: DispatchConfig,
     ) -> Result<Core, BackendError> {
         // The names, roles and types of the buffers are the same on every device and at every size.
         let (profile, tuner) = (DeviceProfile::conservative("any"), Tuner::in_memory(Mode::OffUseDefault));
         let device = Device { profile: &profile, tuner: &tuner };
         let mut made = [4096, 256, 16, 1, 0].iter().map(|&size| make(size, &device));
-        let plan = made.find(Result::is_ok).unwrap_or_else(|| make(4096, &device)).map_err(refused)?;
+        let plan = made.find(Result::is_ok).unwrap_or_else(|| make(4096, &device))?;
         drop(made);
         let parameters = plan.parameters();
         let mut hasher = blake3::Hasher::new_derive_key("vyre plan");
@@ -178,7 +178,7 @@ impl Core {
     ) -> Core {
         let digest = CodeKey::digest(fingerprint, &config);
         let meters = Arc::new(meters);
-        shared.meters.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&meters));
+        shared.keep_meters(&meters);
         Core {
             speaks: false,
             reads_and_writes: parameters.iter().any(|parameter| parameter.access == Access::ReadWrite),
@@ -186,7 +186,7 @@ impl Core {
             config,
             routes: shared.router.program(name, digest),
             batch_routes: OnceLock::new(),
-            sides: (0..=shared.backends.len()).map(|_| BackendState::new()).collect(),
+            states: (0..=shared.backends.len()).map(|_| BackendState::new()).collect(),
             meters,
             evidence: Evidence::default(),
             notes: Mutex::default(),
@@ -221,8 +221,8 @@ impl Core {
 
     /// State of the routine on a backend.
     #[inline]
-    pub(crate) fn side(&self, backend: &Backend) -> &BackendState {
-        &self.sides[backend.position.min(self.sides.len() - 1)]
+    pub(crate) fn state(&self, backend: &Backend) -> &BackendState {
+        &self.states[backend.position.min(self.states.len() - 1)]
     }
 
     /// Whether even the embedded backend may take long to compile it.
@@ -318,7 +318,7 @@ impl Core {
         let Work::Op { make, .. } = &self.work else { unreachable!("only ops have plans") };
         let untuned = Tuner::in_memory(Mode::OffUseDefault);
         let tuner = backend.tuner().unwrap_or(&untuned);
-        make(size, &Device { profile: backend.profile(), tuner }).map_err(refused)
+        Ok(make(size, &Device { profile: backend.profile(), tuner })?)
     }
 
     /// Marks the device of this instance as lost. Returns whether it was the current instance.
@@ -350,12 +350,16 @@ pub(crate) struct Pair<'a> {
 
 impl<'a> Pair<'a> {
     #[inline]
-    pub(crate) fn side(self) -> &'a BackendState {
-        self.core.side(self.backend)
+    pub(crate) fn state(self) -> &'a BackendState {
+        self.core.state(self.backend)
     }
 
     /// Compiles the program, or finds it in the cache.
-    pub(crate) fn compile(self, program: &Program, policy: &DispatchConfig) -> Result<Code, BackendError> {
+    pub(crate) fn compile(
+        self,
+        program: &Program,
+        policy: &DispatchConfig,
+    ) -> Result<ReadyCode, BackendError> {
         let Live { driver, instance } = self.backend.live()?;
         let key = PipelineKey::new(instance, self.backend.profile(), program, policy);
         let pipeline = self.core.shared.pipelines.get_or_compile(&key, || {
@@ -365,7 +369,7 @@ impl<'a> Pair<'a> {
             pipeline::compile(driver, program, policy).map(|pipeline| Cached { pipeline, bytes })
         });
         let pipeline = pipeline.inspect_err(|error| self.look_for_loss(error, instance))?;
-        Ok(Code { instance, pipeline, schedule: policy.schedule, tuned: None })
+        Ok(ReadyCode { instance, pipeline, schedule: policy.schedule, tuned: None })
     }
 
     /// Records the loss of a device during compilation.
@@ -379,11 +383,6 @@ impl<'a> Pair<'a> {
     pub(crate) fn note(self, what: &str) {
         self.core.note(format!("{}{what}", self.backend.id));
     }
-}
-
-/// The error for a request that has no plan, whatever the backend.
-fn refused(error: PlanError) -> BackendError {
-    argument_error(error.to_string())
 }
 
 impl Drop for Core {

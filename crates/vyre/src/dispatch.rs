@@ -11,12 +11,13 @@
 //! time counts as slow. What a device instance reports after it was replaced does not affect its
 //! successor.
 
-use crate::argument::Memory;
+use crate::argument::Bound;
 use crate::backend::Backend;
-use crate::backend_state::Code;
+use crate::backend_state::ReadyCode;
 use crate::background::Purpose;
 use crate::batch;
-use crate::code::{self, HOT_NS, Observed, Wanted};
+use crate::catalogue::CompiledPlan;
+use crate::code::{self, CodeRequest, HOT_NS, Observed};
 use crate::core::{Core, Pair};
 use crate::first_run;
 use crate::held_buffers::{Bindings, HeldBuffers};
@@ -30,7 +31,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre_driver::messages;
 use vyre_driver::observability::{take_device_time, want_device_time};
-use vyre_driver::router::fallback::{ChosenBy, Phase, Verdict, decide, default_policy};
+use vyre_driver::router::fallback::{ChosenBy, FallbackDecision, Phase, decide, default_policy};
 use vyre_driver::router::{
     self, BackendIndex, BackendSet, Background, NoRoute, Placement, ProgramRoutes, Route,
 };
@@ -51,7 +52,7 @@ const UNLIMITED: Duration = Duration::from_secs(3600);
 /// binding order.
 pub(crate) fn run(
     core: &Arc<Core>,
-    items: &mut [&mut [Memory<'_>]],
+    items: &mut [&mut [Bound<'_>]],
     options: &CallOptions<'_>,
 ) -> Result<Report, BackendError> {
     if core.speaks {
@@ -65,7 +66,7 @@ pub(crate) fn run(
 #[cold]
 fn run_speaking(
     core: &Arc<Core>,
-    items: &mut [&mut [Memory<'_>]],
+    items: &mut [&mut [Bound<'_>]],
     options: &CallOptions<'_>,
 ) -> Result<Report, BackendError> {
     let (outcome, prints) = messages::listen(|| run_silent(core, items, options));
@@ -78,7 +79,7 @@ fn run_speaking(
 
 fn run_silent(
     core: &Arc<Core>,
-    items: &mut [&mut [Memory<'_>]],
+    items: &mut [&mut [Bound<'_>]],
     options: &CallOptions<'_>,
 ) -> Result<Report, BackendError> {
     let Some(config) = options.config(&core.config) else {
@@ -92,7 +93,7 @@ fn run_silent(
 
 fn run_with(
     core: &Arc<Core>,
-    items: &mut [&mut [Memory<'_>]],
+    items: &mut [&mut [Bound<'_>]],
     options: &CallOptions<'_>,
     config: &DispatchConfig,
 ) -> Result<Report, BackendError> {
@@ -109,8 +110,8 @@ fn run_with(
             }
             // A call that names a backend waits for it to open.
             Some(backend) if !backend.is_met() => {
-                let over = !*core.shared.meeting.wait(config.timeout.unwrap_or(LONGEST_MEETING));
-                if let Some(limit) = config.timeout.filter(|_| !over) {
+                let is_over = core.shared.wait_for_drivers(config.timeout.unwrap_or(LONGEST_MEETING));
+                if let Some(limit) = config.timeout.filter(|_| !is_over) {
                     return Err(BackendError::Timeout { backend: id.into(), limit });
                 }
             }
@@ -119,12 +120,16 @@ fn run_with(
     }
     let chosen_by = if options.backend.is_some() { ChosenBy::Caller } else { ChosenBy::Router };
     let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by));
-    let call = Call { began, ..Call::new(core, items, options, config, fallback) };
+    let call = RoutedCall { began, ..RoutedCall::new(core, items, options, config, fallback) };
     let mut attempts = Attempts { named, exclude: BackendSet::default(), refusals: Vec::new() };
     loop {
-        let route = match only {
-            Some(_) => None,
-            None => Some(call.route(items, &attempts)?),
+        let route = match only.is_none().then(|| call.route(items, &attempts)) {
+            None => None,
+            Some(Ok(route)) => Some(route),
+            Some(Err(error)) => {
+                attempts.go_on(&call, attempts.named, Phase::BeforeLaunch, error)?;
+                continue;
+            }
         };
         let backend = match (only, &route) {
             (Some(backend), _) => backend,
@@ -142,7 +147,7 @@ fn run_with(
 }
 
 /// Facts about a call that every part of the path needs, computed once.
-pub(crate) struct Call<'a> {
+pub(crate) struct RoutedCall<'a> {
     pub(crate) core: &'a Arc<Core>,
     pub(crate) routes: &'a ProgramRoutes,
     config: &'a DispatchConfig,
@@ -156,20 +161,21 @@ pub(crate) struct Call<'a> {
     resident: bool,
 }
 
-impl<'a> Call<'a> {
+impl<'a> RoutedCall<'a> {
     #[inline]
     pub(crate) fn new(
         core: &'a Arc<Core>,
-        items: &[&mut [Memory<'_>]],
+        items: &[&mut [Bound<'_>]],
         options: &'a CallOptions<'a>,
         config: &'a DispatchConfig,
         fallback: Fallback,
-    ) -> Call<'a> {
+    ) -> RoutedCall<'a> {
         let routes = if items.len() == 1 { &*core.routes } else { core.batch_routes() };
         let (began, elements, bytes, resident) = (None, 0, 0, false);
-        let mut call = Call { core, routes, config, options, fallback, began, elements, bytes, resident };
+        let mut call =
+            RoutedCall { core, routes, config, options, fallback, began, elements, bytes, resident };
         for item in items {
-            let memory = |position: usize| item.get(position).map_or(0.into(), Memory::argument);
+            let memory = |position: usize| item.get(position).map_or(0.into(), Bound::argument);
             call.elements = call.elements.saturating_add(core.elements(options.size, memory, config));
             for memory in item.iter() {
                 call.bytes += memory.len() as u64;
@@ -181,16 +187,17 @@ impl<'a> Call<'a> {
 
     /// The call as the router sees it.
     #[inline]
-    fn asked(&self, items: &[&mut [Memory<'_>]], only: Option<BackendIndex>) -> router::Call {
+    fn asked(&self, items: &[&mut [Bound<'_>]], only: Option<BackendIndex>) -> router::Call {
         let placement = if self.resident { placement(items) } else { Placement::Host };
         let (elements, now_ns) = (self.elements, self.core.shared.recent_ns());
-        router::Call { elements, placement, now_ns, only, exclude: BackendSet::default() }
+        let limit_ns = self.config.timeout.map_or(u64::MAX, |limit| limit.as_nanos() as u64);
+        router::Call { elements, placement, now_ns, only, exclude: BackendSet::default(), limit_ns }
     }
 
     /// The route of a warm call; `None` if the router has to look first.
     pub(crate) fn warm_route(
         &self,
-        items: &[&mut [Memory<'_>]],
+        items: &[&mut [Bound<'_>]],
         named: Option<BackendIndex>,
     ) -> Option<Route> {
         self.routes.warm_route(&self.asked(items, named))
@@ -198,7 +205,7 @@ impl<'a> Call<'a> {
 
     /// The route: that of a warm call, or the result of a full lookup.
     #[inline]
-    fn route(&self, items: &[&mut [Memory<'_>]], attempts: &Attempts) -> Result<Route, BackendError> {
+    fn route(&self, items: &[&mut [Bound<'_>]], attempts: &Attempts) -> Result<Route, BackendError> {
         let call = router::Call { exclude: attempts.exclude, ..self.asked(items, attempts.named) };
         match self.routes.warm_route(&call) {
             Some(route) => Ok(route),
@@ -211,11 +218,11 @@ impl<'a> Call<'a> {
     #[cold]
     fn look(
         &self,
-        items: &[&mut [Memory<'_>]],
+        items: &[&mut [Bound<'_>]],
         attempts: &Attempts,
         mut call: router::Call,
     ) -> Result<Route, BackendError> {
-        let Call { core, options, .. } = *self;
+        let RoutedCall { core, options, .. } = *self;
         let sample = || {
             if let Some(item) = items.first() {
                 verify::sample(core, options.size, self.elements, item);
@@ -238,16 +245,17 @@ impl<'a> Call<'a> {
                 }
                 Err(none) => none,
             };
-            let left = self.left();
-            match none.verify_first.filter(|_| verifications > 0 && !left.is_zero()) {
-                None => return Err(attempts.no_route(none)),
-                Some(backend) => {
-                    verifications -= 1;
-                    sample();
-                    verify::verify(core, backend, left);
-                    call.now_ns = core.shared.now_ns();
-                }
+            let Some(backend) = none.verify_first.filter(|_| verifications > 0) else {
+                return Err(attempts.no_route(none));
+            };
+            if let (Duration::ZERO, Some(limit)) = (self.left(), self.config.timeout) {
+                let backend = core.shared.router.id(backend).to_owned();
+                return Err(BackendError::Timeout { backend, limit });
             }
+            verifications -= 1;
+            sample();
+            verify::verify(core, backend, self.left());
+            call.now_ns = core.shared.now_ns();
         }
     }
 
@@ -272,9 +280,9 @@ impl<'a> Call<'a> {
         &self,
         backend: &Arc<Backend>,
         route: Option<&Route>,
-        items: &mut [&mut [Memory<'_>]],
+        items: &mut [&mut [Bound<'_>]],
     ) -> Result<Report, Box<Failure>> {
-        let Call { core, fallback, .. } = *self;
+        let RoutedCall { core, fallback, .. } = *self;
         let shared = &core.shared;
         if backend.is_driven && shared.background.is_forked() {
             let message = "its driver was opened before this process was forked, and its threads do not exist in \
@@ -290,16 +298,18 @@ impl<'a> Call<'a> {
             Failure::before_launch(error.of_call(self.config.timeout), backend.instance())
         };
         if first {
-            let wanted = Wanted { config: &self.rest(), ..self.wanted(backend, items) };
-            first_run::prepare(&wanted, self.left()).map_err(before)?;
+            let request = CodeRequest { config: &self.rest(), ..self.request(backend, items) };
+            first_run::prepare(&request, self.left()).map_err(before)?;
         }
-        let code = code::code(&self.wanted(backend, items)).map_err(before)?;
-        let Code { pipeline, instance, tuned, .. } = &code;
+        let code = code::code(&self.request(backend, items)).map_err(before)?;
+        let ReadyCode { pipeline, instance, tuned, .. } = &code;
         let held = match self.resident {
             false => HeldBuffers::default(),
             true => {
                 let calls = items.iter().map(|item| (core.parameters.as_slice(), &**item));
-                HeldBuffers::take(calls, backend, *instance)
+                let checked = check_lengths(&**pipeline, items);
+                checked
+                    .and_then(|()| HeldBuffers::take(calls, backend, *instance))
                     .map_err(|error| Failure::before_launch(error, *instance))?
             }
         };
@@ -335,14 +345,8 @@ impl<'a> Call<'a> {
         if let Err(error) = beside {
             saved.put_back(&core.parameters, items);
             self.blame((backend, *tuned), items, &error);
-            // A backend reports a missing feature before it launches anything.
-            let lacks = matches!(error, BackendError::UnsupportedFeature { .. });
-            let phase = match together {
-                _ if lacks => Phase::BeforeLaunch,
-                true => Phase::LaunchedOnSavedMemory,
-                false => saved.phase(),
-            };
-            return Err(Box::new(Failure { error, elapsed_ns, phase, instance: *instance }));
+            let phase = if together { Phase::LaunchedOnSavedMemory } else { saved.phase() };
+            return Err(Failure::new(error, elapsed_ns, phase, *instance));
         }
         saved.release();
         if let Some(route) = route {
@@ -357,7 +361,7 @@ impl<'a> Call<'a> {
     pub(crate) fn blame(
         &self,
         (backend, tuned): (&Arc<Backend>, Option<Shape>),
-        items: &[&mut [Memory<'_>]],
+        items: &[&mut [Bound<'_>]],
         error: &BackendError,
     ) {
         let excused = matches!(
@@ -368,7 +372,7 @@ impl<'a> Call<'a> {
                 | BackendError::AssertFailed { .. }
         );
         if let Some(shape) = tuned.filter(|_| !excused) {
-            code::drop_tuned(&self.wanted(backend, items), shape, error);
+            code::drop_tuned(&self.request(backend, items), shape, error);
         }
     }
 
@@ -394,13 +398,13 @@ impl<'a> Call<'a> {
     pub(crate) fn learn(
         &self,
         (backend, tuned): (&Arc<Backend>, Option<Shape>),
-        items: &[&mut [Memory<'_>]],
+        items: &[&mut [Bound<'_>]],
         elapsed_ns: u64,
         device: Option<Duration>,
     ) {
         let (core, shared) = (self.core, &self.core.shared);
         let count = items.len().max(1) as u64;
-        let each_ns = core.side(backend).device_ns(elapsed_ns, device.map(nanoseconds)) / count;
+        let each_ns = core.state(backend).device_ns(elapsed_ns, device.map(nanoseconds)) / count;
         let mut counted = core.meters.record(each_ns, self.bytes / count);
         (1..count).for_each(|_| counted = core.meters.record(each_ns, self.bytes / count));
         let now_and_then = counted.calls.is_multiple_of(HEAT_PERIOD);
@@ -411,7 +415,7 @@ impl<'a> Call<'a> {
         if now_and_then || elapsed_ns > HEATING_CALL_NS {
             let idle_ns = shared.now_ns().saturating_sub(elapsed_ns).saturating_sub(called_ns);
             let seen = Observed { elapsed_ns, idle_ns, counted, tuned };
-            code::consider(&self.wanted(backend, items), &seen);
+            code::consider(&self.request(backend, items), &seen);
         }
     }
 
@@ -420,7 +424,7 @@ impl<'a> Call<'a> {
     fn is_first_run(&self, backend: &Backend) -> bool {
         self.began.is_some()
             && (backend.is_driven || self.core.is_large())
-            && !self.core.side(backend).has_run(backend.instance())
+            && !self.core.state(backend).has_run(backend.instance())
     }
 
     /// Launches all calls of a batch at once, on copies; one by one if their total time is limited.
@@ -428,7 +432,7 @@ impl<'a> Call<'a> {
         &self,
         backend: &Backend,
         pipeline: &dyn CompiledPipeline,
-        items: &mut [&mut [Memory<'_>]],
+        items: &mut [&mut [Bound<'_>]],
     ) -> Result<(), BackendError> {
         let core = self.core;
         let inputs: Vec<Vec<&[u8]>> = items.iter().map(|item| batch::inputs_of(core, item)).collect();
@@ -455,25 +459,16 @@ impl<'a> Call<'a> {
         &self,
         backend: &Arc<Backend>,
         route: Option<&Route>,
-        items: &mut [&mut [Memory<'_>]],
+        items: &mut [&mut [Bound<'_>]],
     ) -> Result<Report, Box<Failure>> {
         let core = self.core;
         let (began, activity) = (Instant::now(), core.shared.background.activity());
-        let done = first_run::run(&self.wanted(backend, items), self.left());
+        let done = first_run::run(&self.request(backend, items), self.left());
         let done = done.map_err(|error| error.of_call(self.config.timeout));
-        let checked = done.and_then(|done| {
-            let wanted =
-                route.is_some_and(|route| route.background.is_some()) || self.fallback == Fallback::Allow;
-            if wanted {
-                self.beside(backend, route, began.elapsed())?;
-            }
-            Ok(done)
-        });
+        let checked = done.and_then(|done| self.beside(backend, route, began.elapsed()).map(|()| done));
         let done = checked.map_err(|error| {
-            let lacks = matches!(error, BackendError::UnsupportedFeature { .. });
-            let phase = if lacks { Phase::BeforeLaunch } else { Phase::LaunchedOnSavedMemory };
-            let (elapsed_ns, instance) = (nanoseconds(began.elapsed()), backend.instance());
-            Box::new(Failure { error, elapsed_ns, phase, instance })
+            let (elapsed_ns, phase) = (nanoseconds(began.elapsed()), Phase::LaunchedOnSavedMemory);
+            Failure::new(error, elapsed_ns, phase, backend.instance())
         })?;
         items.iter_mut().for_each(|item| done.copy_back(core, item));
         let elapsed_ns = nanoseconds(done.elapsed);
@@ -506,14 +501,14 @@ impl<'a> Call<'a> {
         }
     }
 
-    pub(crate) fn wanted<'i, 'm>(
+    pub(crate) fn request<'i, 'm>(
         &'i self,
         backend: &'i Arc<Backend>,
-        items: &'i [&'i mut [Memory<'m>]],
-    ) -> Wanted<'i, 'i, 'm> {
-        let Call { core, config, options, elements, .. } = *self;
+        items: &'i [&'i mut [Bound<'m>]],
+    ) -> CodeRequest<'i, 'i, 'm> {
+        let RoutedCall { core, config, options, elements, .. } = *self;
         let mode = options.tuning.unwrap_or(core.shared.tuning);
-        Wanted { at: Pair { core, backend }, config, elements, size: options.size, items, mode }
+        CodeRequest { at: Pair { core, backend }, config, elements, size: options.size, items, mode }
     }
 
     /// Reports the call's duration to the router; `activity` is the background activity when it
@@ -572,40 +567,54 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// Reports earlier failures, rather than only that no backend is left.
-    fn no_route(&self, none: NoRoute) -> BackendError {
-        let error = BackendError::from(none);
-        if self.refusals.is_empty() {
-            return error;
+    /// Reports why backends failed, rather than only that they were tried.
+    fn no_route(&self, mut none: NoRoute) -> BackendError {
+        for refused in &mut none.refused {
+            let mut tried = self.refusals.iter().filter(|attempt| attempt.backend == refused.backend);
+            tried.next().into_iter().for_each(|attempt| refused.reason.clone_from(&attempt.reason));
         }
-        let tried = self.refusals.iter().map(|Attempt { backend, reason }| format!("{backend}: {reason}"));
-        let reasons = format!("{}; {error}", tried.collect::<Vec<_>>().join("; "));
-        BackendError::NoUsableBackend { reasons }
+        none.into()
     }
 
-    /// Records a failure. Returns it if the fallback policy rules out a retry; otherwise the call
-    /// can be routed again.
+    /// Records a failed launch, as [`go_on`](Self::go_on).
     #[cold]
     fn take(
         &mut self,
-        call: &Call<'_>,
+        call: &RoutedCall<'_>,
         backend: &Backend,
         route: &Route,
         Failure { error, elapsed_ns, phase, instance }: Failure,
     ) -> Result<(), BackendError> {
         call.failed((backend, instance), route, &error, elapsed_ns);
+        self.go_on(call, Some(route.backend), phase, error)
+    }
+
+    /// Goes on without a backend that failed, or without the one that the caller named if it may
+    /// not run this. Returns the error if the fallback policy rules out another backend; otherwise
+    /// the call can be routed again.
+    #[cold]
+    fn go_on(
+        &mut self,
+        call: &RoutedCall<'_>,
+        without: Option<BackendIndex>,
+        phase: Phase,
+        error: BackendError,
+    ) -> Result<(), BackendError> {
+        let backends = &call.core.shared.backends;
+        let found = without.and_then(|index| Some((index, backends.get(index.index())?.id)));
+        let Some((index, backend)) = found else { return Err(error) };
         match decide(call.fallback, phase, &error) {
-            Verdict::Fail(_) => return Err(error),
-            Verdict::Retry => {}
-            Verdict::RetryWithWarning => {
-                let (routine, backend) = (call.core.name(), backend.id);
+            FallbackDecision::Fail(_) => return Err(error),
+            FallbackDecision::Retry => {}
+            FallbackDecision::RetryWithWarning => {
+                let routine = call.core.name();
                 tracing::warn!(routine, backend, %error, "the backend could not run it; trying another");
             }
         }
         messages::forget();
-        self.exclude = self.exclude.with(route.backend);
+        self.exclude = self.exclude.with(index);
         self.named = None;
-        self.refusals.push(Attempt { backend: backend.id, reason: error.to_string() });
+        self.refusals.push(Attempt { backend, reason: error.to_string() });
         Ok(())
     }
 }
@@ -620,13 +629,29 @@ struct Failure {
 
 impl Failure {
     #[cold]
+    fn new(error: BackendError, elapsed_ns: u64, phase: Phase, instance: u64) -> Box<Failure> {
+        // A backend reports a missing feature before it launches anything.
+        let lacks = matches!(error, BackendError::UnsupportedFeature { .. });
+        let phase = if lacks { Phase::BeforeLaunch } else { phase };
+        Box::new(Failure { error, elapsed_ns, phase, instance })
+    }
+
     fn before_launch(error: BackendError, instance: u64) -> Box<Failure> {
-        Box::new(Failure { error, elapsed_ns: 0, phase: Phase::BeforeLaunch, instance })
+        Failure::new(error, 0, Phase::BeforeLaunch, instance)
     }
 }
 
+/// Fails if the plan of an op was given buffers of other lengths. A program's pipeline checks its
+/// buffers itself.
+fn check_lengths(pipeline: &dyn CompiledPipeline, items: &[&mut [Bound<'_>]]) -> Result<(), BackendError> {
+    let plan = pipeline.as_any().and_then(|made| made.downcast_ref::<CompiledPlan>());
+    plan.map_or(Ok(()), |plan| {
+        items.iter().try_for_each(|item| plan.check_lengths(item.iter().map(Bound::len)))
+    })
+}
+
 /// The placement of most bytes of the calls' resident buffers.
-fn placement(items: &[&mut [Memory<'_>]]) -> Placement {
+fn placement(items: &[&mut [Bound<'_>]]) -> Placement {
     let mut best: Option<(usize, u64)> = None;
     for memory in items.iter().flat_map(|item| item.iter()) {
         if let Some(buffer) = memory.resident()

@@ -14,14 +14,12 @@
 //! Programs that a driver is not known to survive are tried in a helper process first
 //! ([`helper_trial`](crate::helper_trial)).
 
-use crate::argument::Memory;
+use crate::argument::Bound;
 use crate::backend::Backend;
-use crate::code::{self, Wanted};
+use crate::code::{self, CodeRequest};
 use crate::core::{Core, Pair};
 use crate::held_buffers::{Bindings, HeldBuffers};
 use crate::helper_trial;
-use crate::shared::nanoseconds;
-use crate::turn::Taken;
 use std::time::{Duration, Instant};
 use vyre_driver::tuner::Shape;
 use vyre_driver::{BackendError, DispatchConfig, Unfinished, messages, within};
@@ -36,9 +34,9 @@ pub(crate) struct Done {
 
 impl Done {
     /// Copies what the kernel wrote to the caller's memory.
-    pub(crate) fn copy_back(&self, core: &Core, item: &mut [Memory<'_>]) {
+    pub(crate) fn copy_back(&self, core: &Core, item: &mut [Bound<'_>]) {
         for ((parameter, memory), copy) in core.parameters.iter().zip(item).zip(&self.memory) {
-            if let Memory::Write(bytes) = memory
+            if let Bound::Write(bytes) = memory
                 && parameter.access.is_output()
             {
                 bytes.copy_from_slice(copy);
@@ -48,78 +46,62 @@ impl Done {
 }
 
 /// Runs a call on a separate thread; a [`BackendError::Timeout`] if that takes too long.
-pub(crate) fn run(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<Done, BackendError> {
-    let [item] = wanted.items else { unreachable!("a batch is not run apart") };
-    let (core, backend, began) = (wanted.at.core.clone(), wanted.at.backend.clone(), Instant::now());
-    let (id, elements, size, mode) = (backend.id, wanted.elements, wanted.size, wanted.mode);
-    let turn = turn(wanted, limit)?;
-    let mut memory = copies(&backend, item)?;
-    let left = limit.saturating_sub(began.elapsed());
-    let config = DispatchConfig { timeout: Some(left), ..wanted.config.clone() };
-    finish(id, limit, turn, left, move || {
-        let (at, called) = (Pair { core: &core, backend: &backend }, Instant::now());
-        helper_trial::survives(at)?;
-        let mut item: Vec<Memory<'_>> = memory.iter_mut().map(|bytes| Memory::Write(bytes)).collect();
+pub(crate) fn run(request: &CodeRequest<'_, '_, '_>, limit: Duration) -> Result<Done, BackendError> {
+    let [item] = request.items else { unreachable!("a batch is not run apart") };
+    let CodeRequest { at, elements, size, mode, .. } = *request;
+    let (began, config) = (Instant::now(), request.config.clone());
+    let mut memory = copies(at.backend, item)?;
+    apart(at, limit, move |at| {
+        // Waiting and compiling count against the time to run.
+        let left = || Some(limit.saturating_sub(began.elapsed()));
+        let config = DispatchConfig { timeout: left(), ..config };
+        let mut item: Vec<Bound<'_>> = memory.iter_mut().map(|bytes| Bound::Write(bytes)).collect();
         let items = [item.as_mut_slice()];
-        let code = code::code(&Wanted { at, config: &config, elements, size, items: &items, mode })?;
-        // Compilation counts against the time to run.
-        let timeout = config.timeout.map(|limit| limit.saturating_sub(called.elapsed()));
-        let config = DispatchConfig { timeout, ..config };
-        let (began, held) = (Instant::now(), HeldBuffers::default());
+        let code = code::code(&CodeRequest { at, config: &config, elements, size, items: &items, mode })?;
+        let config = DispatchConfig { timeout: left(), ..config };
+        let called = Instant::now();
         let mut bindings = Bindings::new();
-        held.bind(&core.parameters, &mut item, &mut bindings);
+        HeldBuffers::default().bind(&at.core.parameters, &mut item, &mut bindings);
         code.pipeline.dispatch_bound(&mut bindings, &config)?;
         drop(bindings);
-        let elapsed = Duration::from_nanos(nanoseconds(began.elapsed()));
-        at.side().set_run(code.instance);
-        Ok(Done { elapsed, tuned: code.tuned, memory })
+        at.state().set_run(code.instance);
+        Ok(Done { elapsed: called.elapsed(), tuned: code.tuned, memory })
     })
 }
 
 /// Compiles a call's code on a separate thread; a [`BackendError::Timeout`] if that takes too long.
-pub(crate) fn prepare(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<(), BackendError> {
-    let (core, backend, began) = (wanted.at.core.clone(), wanted.at.backend.clone(), Instant::now());
-    let (id, elements, size, mode) = (backend.id, wanted.elements, wanted.size, wanted.mode);
-    let (turn, config) = (turn(wanted, limit)?, wanted.config.clone());
-    finish(id, limit, turn, limit.saturating_sub(began.elapsed()), move || {
-        let at = Pair { core: &core, backend: &backend };
-        helper_trial::survives(at)?;
-        let code = code::code(&Wanted { at, config: &config, elements, size, items: &[], mode })?;
-        at.side().set_run(code.instance);
+pub(crate) fn prepare(request: &CodeRequest<'_, '_, '_>, limit: Duration) -> Result<(), BackendError> {
+    let CodeRequest { at, elements, size, mode, .. } = *request;
+    let config = request.config.clone();
+    apart(at, limit, move |at| {
+        let code = code::code(&CodeRequest { at, config: &config, elements, size, items: &[], mode })?;
+        at.state().set_run(code.instance);
         Ok(())
     })
 }
 
-fn turn(wanted: &Wanted<'_, '_, '_>, limit: Duration) -> Result<Taken, BackendError> {
-    let late = || BackendError::Timeout { backend: wanted.at.backend.id.into(), limit };
-    wanted.at.side().turn.take(limit).ok_or_else(late)
-}
-
-/// Does a first run on a separate thread, which holds the turn, and waits for the time left.
-fn finish<T: Send + 'static>(
-    id: &'static str,
+/// Waits for its turn, does a first run on a separate thread, which keeps the turn, and waits for
+/// it, all within a limit.
+fn apart<T: Send + 'static>(
+    at: Pair<'_>,
     limit: Duration,
-    turn: Taken,
-    left: Duration,
-    work: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
+    work: impl FnOnce(Pair<'_>) -> Result<T, BackendError> + Send + 'static,
 ) -> Result<T, BackendError> {
-    let done = within(&format!("first-{id}"), left, move || {
-        let _turn = turn;
-        messages::listen(work)
+    let (core, backend, began) = (at.core.clone(), at.backend.clone(), Instant::now());
+    let id = backend.id;
+    let turn = at.state().turn.take(limit).ok_or_else(|| Unfinished::Late.of_backend(id, limit))?;
+    let done = within(&format!("first-{id}"), limit.saturating_sub(began.elapsed()), move || {
+        let (_turn, at) = (turn, Pair { core: &core, backend: &backend });
+        messages::listen(|| helper_trial::survives(at).and_then(|()| work(at)))
     });
-    match done {
-        Ok((outcome, prints)) => {
-            messages::pass_on(prints);
-            // Reports the caller's limit, not the time that was left.
-            outcome.map_err(|error| error.of_call(Some(limit)))
-        }
-        Err(Unfinished::Late) => Err(BackendError::Timeout { backend: id.into(), limit }),
-        Err(unfinished) => Err(BackendError::failed(id, unfinished.to_string())),
-    }
+    let (outcome, prints) = done.map_err(|unfinished| unfinished.of_backend(id, limit))?;
+    messages::pass_on(prints);
+    // Reports the caller's limit, not the time that was left.
+    outcome.map_err(|error| error.of_call(Some(limit)))
 }
 
-fn copies(backend: &Backend, item: &[Memory<'_>]) -> Result<Vec<Vec<u8>>, BackendError> {
-    let copy = |memory: &Memory<'_>| {
+fn copies(backend: &Backend, item: &[Bound<'_>]) -> Result<Vec<Vec<u8>>, BackendError> {
+    let copy = |memory: &Bound<'_>| {
         let bytes = memory.bytes().unwrap_or_default();
         let mut copy = Vec::new();
         copy.try_reserve_exact(bytes.len()).map_err(|_| BackendError::DeviceOutOfMemory {

@@ -1,6 +1,6 @@
 //! The resident buffers of a call, held where it runs.
 
-use crate::argument::{Memory, argument_error};
+use crate::argument::{Bound, argument_error};
 use crate::backend::Backend;
 use crate::options::INLINE;
 use crate::parameter::Parameter;
@@ -20,7 +20,7 @@ impl<'a> HeldBuffers<'a> {
     /// Holds the buffers of calls, each given as its parameters and memory, on this instance of a
     /// backend.
     pub(crate) fn take<'c>(
-        calls: impl Iterator<Item = (&'c [Parameter], &'c [Memory<'a>])>,
+        calls: impl Iterator<Item = (&'c [Parameter], &'c [Bound<'a>])>,
         backend: &Arc<Backend>,
         instance: u64,
     ) -> Result<HeldBuffers<'a>, BackendError>
@@ -32,7 +32,7 @@ impl<'a> HeldBuffers<'a> {
         for (parameters, item) in calls {
             for (position, (parameter, memory)) in parameters.iter().zip(item.iter()).enumerate() {
                 let Some(buffer) = memory.resident() else { continue };
-                let same = |(other, memory): (usize, &Memory<'_>)| {
+                let same = |(other, memory): (usize, &Bound<'_>)| {
                     other != position && memory.resident().is_some_and(|other| std::ptr::eq(other, buffer))
                 };
                 if parameter.access.is_output() && item.iter().enumerate().any(same) {
@@ -66,16 +66,16 @@ impl<'a> HeldBuffers<'a> {
     pub(crate) fn bind<'m>(
         &self,
         parameters: &[Parameter],
-        memory: &'m mut [Memory<'_>],
+        memory: &'m mut [Bound<'_>],
         bindings: &mut Bindings<'m>,
     ) {
         for (parameter, memory) in parameters.iter().zip(memory) {
             bindings.push(match memory {
-                Memory::Nothing => unreachable!("a call runs only when every buffer is bound"),
-                Memory::Number(bytes, length) => Binding::Read(&bytes[..*length]),
-                Memory::Read(bytes) => Binding::Read(bytes),
-                Memory::Write(bytes) => Binding::new(parameter.access, bytes),
-                Memory::Resident(buffer) | Memory::ResidentMut(buffer) => {
+                Bound::Nothing => unreachable!("a call runs only when every buffer is bound"),
+                Bound::Number(bytes, length) => Binding::Read(&bytes[..*length]),
+                Bound::Read(bytes) => Binding::Read(bytes),
+                Bound::Write(bytes) => Binding::new(parameter.access, bytes),
+                Bound::Resident(buffer) | Bound::ResidentMut(buffer) => {
                     Binding::Resident(self.handle(buffer))
                 }
             });

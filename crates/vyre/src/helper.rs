@@ -55,10 +55,17 @@ impl Helper {
                 return Ok(None);
             }
         };
-        let mut open = child.stdin.take();
-        // A helper that does not read all of it shows that in its answer.
-        open.iter_mut().for_each(|open| drop(open.write_all(input).and_then(|()| open.flush())));
-        wait(&mut child, self.limit).map(Some)
+        let (mut open, input) = (child.stdin.take(), input.to_vec());
+        // Written on a thread, because a process that reads nothing blocks the writer. The thread
+        // returns the input, which stays open until its handle is dropped.
+        let written = thread::spawn(move || {
+            // A helper that does not read all of it shows that in its answer.
+            open.iter_mut().for_each(|open| drop(open.write_all(&input).and_then(|()| open.flush())));
+            open
+        });
+        let answer = wait(&mut child, self.limit);
+        drop(written);
+        answer.map(Some)
     }
 }
 
@@ -118,5 +125,19 @@ fn wait(child: &mut Child, limit: Duration) -> Result<Answer, String> {
         (Ok(_), Ok(status)) => Ok(Answer::Crash(format!(
             "its driver ended a helper process ({status}); run `vyre cache clear certificates` to try it again"
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(unix)]
+    #[test]
+    fn a_process_that_reads_nothing_is_left_at_its_limit() {
+        let command = ["/bin/sh", "-c", "exec tail -f /dev/null"].map(Into::into).to_vec();
+        let limit = std::time::Duration::from_millis(50);
+        let helper = super::Helper { command: Some(command), limit };
+        // More than a pipe holds.
+        let answer = helper.ask(&["toy", "--program"], &vec![0; 4 << 20]);
+        assert!(answer.is_err_and(|reason| reason.contains("did not answer a helper process within 50ms")));
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! A driver's compiler that recurses too deep, or a workgroup that needs more stack than its
 //! threads have, kills the whole process. The conformance set shows that a driver survives small
-//! programs. A program larger in some respect (its [`Extent`]) than everything the driver is known
-//! to survive is first compiled and run once by a helper, on little data; if a signal kills the
-//! helper, the backend refuses the program. Without a helper nothing is tried.
+//! programs. A program larger in some respect (its [`ProgramSize`]) than everything the driver is
+//! known to survive is first compiled and run once by a helper, on little data; if a signal kills
+//! the helper, the backend refuses the program. Without a helper nothing is tried.
 
 use crate::backend::Backend;
 use crate::conformance;
@@ -25,9 +25,9 @@ use vyre_foundation::wire;
 
 /// Size of a program in the respects that kill drivers, each rounded up to a power of two: its
 /// values, bytes of a workgroup's private arrays, nesting, buffers.
-type Extent = [u64; 4];
+type ProgramSize = [u64; 4];
 
-fn extent_of(kernel: &KernelBody, workgroup: [u32; 3]) -> Extent {
+fn size_of_program(kernel: &KernelBody, workgroup: [u32; 3]) -> ProgramSize {
     let bytes = kernel.arrays.iter().map(|array| 8 * u64::from(array.count)).sum::<u64>();
     let private = workgroup.iter().fold(bytes, |all, &axis| all.saturating_mul(axis.into()));
     let (values, buffers) = (kernel.values.len() as u64, kernel.buffers.len() as u64);
@@ -35,8 +35,8 @@ fn extent_of(kernel: &KernelBody, workgroup: [u32; 3]) -> Extent {
     [values, private, depth(&kernel.body), buffers].map(up)
 }
 
-fn covers(extent: &Extent, other: &Extent) -> bool {
-    extent.iter().zip(other).all(|(own, other)| own >= other)
+fn covers(size: &ProgramSize, other: &ProgramSize) -> bool {
+    size.iter().zip(other).all(|(own, other)| own >= other)
 }
 
 fn depth(block: &[Stmt]) -> u64 {
@@ -44,12 +44,12 @@ fn depth(block: &[Stmt]) -> u64 {
     block.iter().filter_map(inner).max().unwrap_or(0)
 }
 
-/// Extent that every driver in use has survived; programs that are small in all respects count as
+/// Size that every driver in use has survived; programs that are small in all respects count as
 /// survived too.
-static CERTIFIED: LazyLock<Extent> = LazyLock::new(|| {
+static CERTIFIED: LazyLock<ProgramSize> = LazyLock::new(|| {
     let kernels = conformance::programs().filter_map(|program| program.validate().ok());
     kernels.fold([2048, 1 << 18, 16, 16], |all, kernel| {
-        let own = extent_of(&kernel, kernel.workgroup_size);
+        let own = size_of_program(&kernel, kernel.workgroup_size);
         std::array::from_fn(|k| all[k].max(own[k]))
     })
 });
@@ -57,7 +57,7 @@ static CERTIFIED: LazyLock<Extent> = LazyLock::new(|| {
 /// Findings of this process.
 #[derive(Default)]
 struct Known {
-    survived: Vec<Extent>,
+    survived: Vec<ProgramSize>,
     /// Fingerprints of fatal programs, with the reasons.
     fatal: HashMap<[u8; 32], String>,
 }
@@ -75,7 +75,7 @@ pub(crate) fn survives(Pair { core, backend }: Pair<'_>) -> Result<(), BackendEr
     if !backend.is_driven {
         return Ok(());
     }
-    let extent = extent_of(kernel, core.config.workgroup_override.unwrap_or(kernel.workgroup_size));
+    let size = size_of_program(kernel, core.config.workgroup_override.unwrap_or(kernel.workgroup_size));
     let fatal = |reason: String| BackendError::UnsupportedFeature {
         name: format!("kernel `{}`: {reason}", kernel.display_name()),
         backend: backend.id.into(),
@@ -83,16 +83,16 @@ pub(crate) fn survives(Pair { core, backend }: Pair<'_>) -> Result<(), BackendEr
     if let Some(reason) = known(backend, |known| known.fatal.get(&kernel.fingerprint).cloned()) {
         return Err(fatal(reason));
     }
-    let covered = |known: &mut Known| known.survived.iter().any(|other| covers(other, &extent));
-    if covers(&CERTIFIED, &extent) || known(backend, covered) {
+    let covered = |known: &mut Known| known.survived.iter().any(|other| covers(other, &size));
+    if covers(&CERTIFIED, &size) || known(backend, covered) {
         return Ok(());
     }
     match ask(&core.shared.helper, backend.id, program, &core.config) {
         None => Ok(()),
         Some(Ok(())) => {
             known(backend, |known| {
-                known.survived.retain(|other| !covers(&extent, other));
-                known.survived.push(extent);
+                known.survived.retain(|other| !covers(&size, other));
+                known.survived.push(size);
             });
             Ok(())
         }
@@ -171,6 +171,8 @@ fn small(kernel: &KernelBody, inputs: &[Vec<u8>], config: DispatchConfig) -> Dis
     DispatchConfig { timeout: Some(RUN_LIMIT), grid_override, ..config }
 }
 
+/// A trial runs at most this many invocations, for at most this long: it is about the driver's
+/// compiler and stack, which need one workgroup.
 const MOST_INVOCATIONS: u64 = 1 << 16;
 const RUN_LIMIT: std::time::Duration = std::time::Duration::from_millis(200);
 /// Maximum size of a request, larger than any program's text.

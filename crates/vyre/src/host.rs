@@ -8,7 +8,7 @@ use vyre_foundation::types::Value;
 
 /// Position of an invocation, on each axis.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) invocation: [usize; 3],
     pub(crate) local: [usize; 3],
     pub(crate) workgroup: [usize; 3],
@@ -17,14 +17,14 @@ pub(crate) struct Place {
 }
 
 thread_local! {
-    static PLACE: Cell<Place> = const {
-        Cell::new(Place { invocation: [0; 3], local: [0; 3], workgroup: [0; 3], size: [1; 3], count: [1; 3] })
+    static POSITION: Cell<Position> = const {
+        Cell::new(Position { invocation: [0; 3], local: [0; 3], workgroup: [0; 3], size: [1; 3], count: [1; 3] })
     };
 }
 
 /// Position of the invocation that runs on this thread.
-pub(crate) fn place() -> Place {
-    PLACE.get()
+pub(crate) fn position() -> Position {
+    POSITION.get()
 }
 
 /// Runs a body once per invocation: of the domain or, if `shaped`, of all workgroups that cover it.
@@ -34,19 +34,19 @@ pub fn run(domain: &[usize], workgroup: &[usize], shaped: bool, mut body: impl F
     let (domain, size) = (axes(domain), axes(workgroup));
     let count: [usize; 3] = std::array::from_fn(|axis| domain[axis].div_ceil(size[axis].max(1)));
     let extent = if shaped { std::array::from_fn(|axis| count[axis] * size[axis]) } else { domain };
-    let before = PLACE.get();
+    let before = POSITION.get();
     for z in 0..extent[2] {
         for y in 0..extent[1] {
             for x in 0..extent[0] {
                 let invocation = [x, y, z];
                 let local = std::array::from_fn(|axis| invocation[axis] % size[axis].max(1));
                 let workgroup = std::array::from_fn(|axis| invocation[axis] / size[axis].max(1));
-                PLACE.set(Place { invocation, local, workgroup, size, count });
+                POSITION.set(Position { invocation, local, workgroup, size, count });
                 body();
             }
         }
     }
-    PLACE.set(before);
+    POSITION.set(before);
 }
 
 /// A number that ops compute with.

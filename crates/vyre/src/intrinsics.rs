@@ -5,7 +5,7 @@
 //! functions here define their types and are what `on_host` calls: one invocation after the other.
 //! Barriers and exchanges then treat each as its own workgroup and subgroup.
 
-use crate::host::{Operand, of_values, op, place};
+use crate::host::{Operand, of_values, op, position};
 use crate::typed::{Float, Integer, Number};
 use vyre_foundation::ops::{Combine, Op};
 use vyre_foundation::types::Value;
@@ -14,15 +14,15 @@ macro_rules! places {
     ($($(#[$doc:meta])* $x:ident $y:ident $z:ident $field:ident;)*) => { $(
         $(#[$doc])*
         pub fn $x() -> usize {
-            place().$field[0]
+            position().$field[0]
         }
         #[doc = concat!("[`", stringify!($x), "`] on the second axis.")]
         pub fn $y() -> usize {
-            place().$field[1]
+            position().$field[1]
         }
         #[doc = concat!("[`", stringify!($x), "`] on the third axis.")]
         pub fn $z() -> usize {
-            place().$field[2]
+            position().$field[2]
         }
     )* };
 }

@@ -6,13 +6,13 @@
 //! its memory, and whenever the router wants to look, verify or probe. Durations are learnt from
 //! calls that run alone.
 
-use crate::argument::Memory;
+use crate::argument::Bound;
 use crate::backend::{Backend, Live};
-use crate::backend_state::Code;
+use crate::backend_state::ReadyCode;
 use crate::call;
 use crate::code;
 use crate::core::Work;
-use crate::dispatch::Call;
+use crate::dispatch::RoutedCall;
 use crate::held_buffers::{Bindings, HeldBuffers};
 use crate::options::CallOptions;
 use crate::report::Report;
@@ -21,7 +21,7 @@ use crate::snapshot::Snapshot;
 use std::sync::Arc;
 use std::time::Duration;
 use vyre_driver::observability::want_device_time;
-use vyre_driver::router::fallback::{ChosenBy, Verdict, decide, default_policy};
+use vyre_driver::router::fallback::{ChosenBy, FallbackDecision, decide, default_policy};
 use vyre_driver::router::{BackendIndex, Route};
 use vyre_driver::{BackendError, Failed, Fallback, SequenceStep, contain};
 
@@ -47,10 +47,10 @@ struct Joined<'c, 'm> {
 
 /// One of them, ready to run.
 struct Part<'c, 'm> {
-    call: Call<'c>,
-    memory: &'c mut [Memory<'m>],
+    call: RoutedCall<'c>,
+    memory: &'c mut [Bound<'m>],
     route: Route,
-    code: Code,
+    code: ReadyCode,
 }
 
 impl<'c, 'm> Joined<'c, 'm> {
@@ -155,13 +155,13 @@ impl<'c, 'm> Part<'c, 'm> {
             return None;
         }
         let items = [memory];
-        let call = Call::new(core, &items, options, config, fallback);
+        let call = RoutedCall::new(core, &items, options, config, fallback);
         let route = call.warm_route(&items, named)?;
         let backend = shared.chosen(&route);
         if backend.sequence_steps() < 2 || (backend.is_driven && shared.background.is_forked()) {
             return None;
         }
-        let code = code::code(&call.wanted(backend, &items)).ok()?;
+        let code = code::code(&call.request(backend, &items)).ok()?;
         let [memory] = items;
         Some((backend, Part { call, memory, route, code }))
     }
@@ -178,7 +178,7 @@ impl<'c, 'm> Part<'c, 'm> {
     fn may_run_again(&mut self, error: &BackendError) -> bool {
         let (call, items) = (&self.call, [&mut *self.memory]);
         let phase = Snapshot::take(&call.core.parameters, &items, call.fallback).phase();
-        !matches!(decide(call.fallback, phase, error), Verdict::Fail(_))
+        !matches!(decide(call.fallback, phase, error), FallbackDecision::Fail(_))
     }
 
     fn failed(self, backend: &Arc<Backend>, error: &BackendError, elapsed_ns: u64) {

@@ -12,11 +12,11 @@ pub(crate) struct Sample {
     /// The caller's size, for an op.
     pub(crate) size: u32,
     /// One per buffer that a call binds.
-    pub(crate) buffers: Vec<Start>,
+    pub(crate) buffers: Vec<BufferSample>,
 }
 
 /// Initial contents of a call's buffer.
-pub(crate) struct Start {
+pub(crate) struct BufferSample {
     /// Empty if the call does not read it, or the contents were not copied.
     pub(crate) bytes: Vec<u8>,
     /// Length of the buffer in the call, in bytes.
@@ -24,7 +24,7 @@ pub(crate) struct Start {
 }
 
 /// A small call.
-pub(crate) struct KnownResult {
+pub(crate) struct SmallCall {
     /// Initial contents, one per buffer that a call binds.
     pub(crate) memory: Vec<Vec<u8>>,
     /// The configuration to run it with.
@@ -35,8 +35,8 @@ pub(crate) struct KnownResult {
 }
 
 /// A small call with the interpreter's result.
-pub(crate) struct Judged {
-    pub(crate) exhibit: KnownResult,
+pub(crate) struct KnownResult {
+    pub(crate) small_call: SmallCall,
     /// The outputs, or the code with which the kernel traps.
     pub(crate) outcome: Result<OutputBuffers, u32>,
 }
@@ -53,11 +53,11 @@ pub(crate) struct Evidence {
     used: Mutex<Used>,
 }
 
-/// The sample in use, with the results judged on it.
+/// The sample in use, with the results known for it.
 #[derive(Clone, Default)]
 pub(crate) struct Used {
     pub(crate) sample: Option<Arc<Sample>>,
-    pub(crate) judged: BTreeMap<Lanes, Result<Arc<Judged>, String>>,
+    pub(crate) known: BTreeMap<Lanes, Result<Arc<KnownResult>, String>>,
 }
 
 impl Evidence {
@@ -70,7 +70,7 @@ impl Evidence {
     pub(crate) fn renew(&self) {
         let next = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(sample) = next {
-            let used = Used { sample: Some(Arc::new(sample)), judged: BTreeMap::new() };
+            let used = Used { sample: Some(Arc::new(sample)), known: BTreeMap::new() };
             *self.used.lock().unwrap_or_else(PoisonError::into_inner) = used;
         }
     }
@@ -79,21 +79,22 @@ impl Evidence {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Keeps a result judged on a sample, unless another sample is in use by now.
-    pub(crate) fn keep(&self, sample: &Arc<Sample>, lanes: Lanes, judged: Result<Arc<Judged>, String>) {
+    /// Keeps a result for a sample, unless another sample is in use by now.
+    pub(crate) fn keep(&self, sample: &Arc<Sample>, lanes: Lanes, known: Result<Arc<KnownResult>, String>) {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.sample.as_ref().is_some_and(|present| Arc::ptr_eq(present, sample)) {
-            used.judged.insert(lanes, judged);
+            used.known.insert(lanes, known);
         }
     }
 }
 
-/// Under `Fallback::Allow`, spot checks take at most one part in this many of the calls' time.
+/// Under `Fallback::Allow`, spot checks take at most one part in this many of the calls' time:
+/// calls four times as long as a check are checked every time.
 const SPOT_SHARE: u64 = 4;
 
 /// A check small enough to run before a call returns.
 pub(crate) struct Spot {
-    pub(crate) judged: Judged,
+    pub(crate) known: KnownResult,
     /// Cost of the check.
     cost_ns: AtomicU64,
     /// Share of the calls' time not yet spent on the check.
@@ -101,8 +102,8 @@ pub(crate) struct Spot {
 }
 
 impl Spot {
-    pub(crate) fn new(judged: Judged, cost_ns: u64) -> Spot {
-        Spot { judged, cost_ns: AtomicU64::new(cost_ns), saved_ns: AtomicU64::new(0) }
+    pub(crate) fn new(known: KnownResult, cost_ns: u64) -> Spot {
+        Spot { known, cost_ns: AtomicU64::new(cost_ns), saved_ns: AtomicU64::new(0) }
     }
 
     /// Whether the check is due after a call that took this long, and fits in the time left to the

@@ -49,7 +49,6 @@ mod sequence;
 mod shared;
 mod snapshot;
 mod specialised;
-mod tables;
 mod turn;
 #[doc(hidden)]
 pub mod typed;
@@ -73,7 +72,6 @@ pub use runtime::{
     BACKENDS_VARIABLE, BUNDLE_VARIABLE, FROZEN_VARIABLE, IntoProgram, Runtime, RuntimeBuilder,
 };
 pub use sequence::{Batch, Sequence};
-pub use tables::{CACHE_LIMIT_VARIABLE, TABLES_VARIABLE};
 pub use typed::{Float, Integer, KernelCall, Map, Number, Read, Write};
 
 /// Turns a function into a kernel: a typed call under the function's name, and a type of that name
@@ -146,6 +144,8 @@ pub use vyre_driver::messages::Prints;
 pub use vyre_driver::router::{
     CandidateExplanation, Explanation as RouteExplanation, Reason, RefusedBackend,
 };
+#[doc(inline)]
+pub use vyre_driver::storage::{CACHE_LIMIT_VARIABLE, TABLES_VARIABLE};
 #[doc(inline)]
 pub use vyre_driver::{
     BackendError, BackendError as Error, Cancellation, DeviceClass, DeviceProfile, DeviceTimingQuality,

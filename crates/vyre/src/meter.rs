@@ -94,13 +94,12 @@ impl Meters {
         if slowest.load(Relaxed) < nanoseconds {
             slowest.fetch_max(nanoseconds, Relaxed);
         }
-        // Threads can share a stripe, so the sums need locked instructions to be exact.
-        all.bytes.fetch_add(bytes, Relaxed);
-        let total = all.nanoseconds.fetch_add(nanoseconds, Relaxed).wrapping_add(nanoseconds);
-        Counted {
-            calls: all.calls.fetch_add(1, Relaxed) + 1,
-            nanoseconds: total.saturating_sub(drained.nanoseconds.load(Relaxed)),
-        }
+        // Only the number of calls has to be exact where threads share a stripe. A locked
+        // instruction takes about 5 ns, a load and a store less than one.
+        let calls = all.calls.fetch_add(1, Relaxed) + 1;
+        let total = add(&all.nanoseconds, nanoseconds);
+        add(&all.bytes, bytes);
+        Counted { calls, nanoseconds: total.saturating_sub(drained.nanoseconds.load(Relaxed)) }
     }
 
     /// Whether the next call of this thread is due: one in every `period`, starting with the first.
@@ -134,6 +133,14 @@ impl Meters {
             }
         }
     }
+}
+
+/// Adds to a sum, and returns it; of two additions at once, one can be lost.
+#[inline]
+fn add(sum: &AtomicU64, amount: u64) -> u64 {
+    let total = sum.load(Relaxed).wrapping_add(amount);
+    sum.store(total, Relaxed);
+    total
 }
 
 /// `<generator>@<16 hex digits of the fingerprint>`.

@@ -48,8 +48,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-macro_rules! host_arrays {
-    ($(($($count:tt)*) $array:ty;)*) => { $(
+macro_rules! arrays {
+    ($(($($count:tt)*) $array:ty: |$own:ident, $runtime:ident, $change:ident| $replace:expr;)*) => { $(
         impl<T, $($count)*> sealed::Sealed for $array {}
         impl<T: Element + Pod, $($count)*> Array for $array {
             type Element = T;
@@ -68,48 +68,26 @@ macro_rules! host_arrays {
 
             fn replace(
                 &mut self,
-                _: &Runtime,
-                change: impl FnOnce(Argument<'_>, Argument<'_>) -> Result<Report, BackendError>,
+                $runtime: &Runtime,
+                $change: impl FnOnce(Argument<'_>, Argument<'_>) -> Result<Report, BackendError>,
             ) -> Result<Report, BackendError> {
-                let before = self.to_vec();
-                change((&before).into(), self.into())
+                let $own = self;
+                $replace
             }
         }
     )* };
 }
 
-host_arrays! {
-    () [T];
-    () Vec<T>;
-    (const N: usize) [T; N];
-}
-
-impl<T> sealed::Sealed for Resident<T> {}
-impl<T: Element + Pod> Array for Resident<T> {
-    type Element = T;
-
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn read(&self) -> Argument<'_> {
-        self.into()
-    }
-
-    fn write(&mut self) -> Argument<'_> {
-        self.into()
-    }
-
-    fn replace(
-        &mut self,
-        runtime: &Runtime,
-        change: impl FnOnce(Argument<'_>, Argument<'_>) -> Result<Report, BackendError>,
-    ) -> Result<Report, BackendError> {
-        let mut after = runtime.resident(&vec![T::zeroed(); self.len()]);
-        let report = change((&*self).into(), (&mut after).into())?;
-        *self = after;
+arrays! {
+    () [T]: |own, _runtime, change| change((&own.to_vec()).into(), own.into());
+    () Vec<T>: |own, _runtime, change| change((&own.to_vec()).into(), own.into());
+    (const N: usize) [T; N]: |own, _runtime, change| change((&own.to_vec()).into(), own.into());
+    () Resident<T>: |own, runtime, change| {
+        let mut after = runtime.resident(&vec![T::zeroed(); own.len()]);
+        let report = change((&*own).into(), (&mut after).into())?;
+        *own = after;
         Ok(report)
-    }
+    };
 }
 
 /// A number usable as a sort key: `u32`, `i32`, or `f32` in the total order of IEEE-754.

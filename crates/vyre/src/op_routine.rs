@@ -5,7 +5,7 @@
 //! plan as a whole is routed, verified, tuned and measured.
 
 use crate::call::Call;
-use crate::core::{Core, Make};
+use crate::core::{Core, MakePlan};
 use crate::explain::Explanation;
 use crate::sequence::Batch;
 use crate::shared::Shared;
@@ -20,7 +20,7 @@ pub struct OpRoutine {
 }
 
 impl OpRoutine {
-    pub(crate) fn new(shared: Arc<Shared>, make: Arc<Make>) -> Result<OpRoutine, BackendError> {
+    pub(crate) fn new(shared: Arc<Shared>, make: Arc<MakePlan>) -> Result<OpRoutine, BackendError> {
         let config = shared.config.clone();
         Ok(OpRoutine { core: Arc::new(Core::of_op(shared, make, config)?) })
     }

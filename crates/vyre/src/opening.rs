@@ -20,7 +20,6 @@ use crate::conformance;
 use crate::helper::{Answer, Helper};
 pub use crate::helper::{HELPER_LIMIT_VARIABLE, HELPER_SUBCOMMAND, HELPER_VARIABLE, command, set_command};
 pub use crate::helper_trial::try_program;
-use crate::tables::Tables;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,12 +27,14 @@ use vyre_driver::certificates::{Certificate, CertificateKey, CertificateTable};
 use vyre_driver::pipeline::COMPILER_VERSION;
 use vyre_driver::registry::{self, Refusal, SelectionFacts, compare_selection_facts};
 use vyre_driver::router::RefusedBackend;
+use vyre_driver::storage::Storage;
 use vyre_driver::tables::now_ns;
 use vyre_driver::{VyreBackend, contain, open_all};
 
-/// Time limit for a backend to open and pass in this process.
+/// Time limit for a backend to open and pass in this process: the minute that a helper has as well.
 const OPENING_LIMIT: Duration = Duration::from_secs(60);
-/// A rejection holds for this long, then the driver gets another chance.
+/// A rejection holds for this long, then the driver gets another chance: a repaired driver
+/// is found without a command, and a bad one costs a helper process per day.
 const REJECTION_HOLDS: Duration = Duration::from_secs(24 * 60 * 60);
 const UNMET: &str = "its driver has not been checked on this machine yet; run `vyre certify` to check it";
 const CHANGED: &str = "in this process; the device or driver changed since a helper process checked it";
@@ -88,9 +89,9 @@ impl OpeningPolicy {
     }
 
     /// Whether the backend is opened later, when calls may already be running.
-    pub(crate) fn puts_off(&self, wanted: &Wanted, known: &CertificateTable) -> bool {
+    pub(crate) fn puts_off(&self, wanted: &BackendToOpen, known: &CertificateTable) -> bool {
         match wanted {
-            Wanted::Registered(id) => {
+            BackendToOpen::Registered(id) => {
                 let is_unknown = rows_of(id, known).is_empty();
                 has_driver(id)
                     && if is_unknown {
@@ -99,32 +100,34 @@ impl OpeningPolicy {
                         self.opens_later
                     }
             }
-            Wanted::Instance(_) => false,
+            BackendToOpen::Instance(_) => false,
         }
     }
 }
 
 /// A backend to open.
-pub(crate) enum Wanted {
+pub(crate) enum BackendToOpen {
     /// A linked backend.
     Registered(String),
     /// An instance supplied by the caller.
     Instance(Arc<dyn VyreBackend>),
 }
 
-impl Wanted {
+impl BackendToOpen {
     pub(crate) fn id(&self) -> String {
         match self {
-            Wanted::Registered(id) => id.clone(),
-            Wanted::Instance(instance) => contain(|| instance.id()).unwrap_or("(its id panics)").to_owned(),
+            BackendToOpen::Registered(id) => id.clone(),
+            BackendToOpen::Instance(instance) => {
+                contain(|| instance.id()).unwrap_or("(its id panics)").to_owned()
+            }
         }
     }
 }
 
 /// The linked backends that can be routed to, and why the others cannot.
-pub(crate) fn linked() -> (Vec<Wanted>, Vec<RefusedBackend>) {
+pub(crate) fn linked() -> (Vec<BackendToOpen>, Vec<RefusedBackend>) {
     let (selectable, refused) = registry::selectable();
-    let wanted = selectable.iter().map(|linked| Wanted::Registered(linked.id.to_owned())).collect();
+    let wanted = selectable.iter().map(|linked| BackendToOpen::Registered(linked.id.to_owned())).collect();
     let refuse = |refusal: Refusal| RefusedBackend { backend: refusal.id.to_owned(), reason: refusal.reason };
     (wanted, refused.into_iter().map(refuse).collect())
 }
@@ -132,13 +135,13 @@ pub(crate) fn linked() -> (Vec<Wanted>, Vec<RefusedBackend>) {
 /// Opens all of these in parallel, each on its own thread: a driver that panics or hangs refuses
 /// only itself.
 pub(crate) fn open_backends(
-    wanted: Vec<Wanted>,
+    wanted: Vec<BackendToOpen>,
     known: &CertificateTable,
     policy: &OpeningPolicy,
 ) -> OpenedBackends {
     // A helper has its own limit; a backend that passed it still has to open here.
     let limit = policy.helper.limit.saturating_add(OPENING_LIMIT);
-    let meeting = |wanted: Wanted| {
+    let meeting = |wanted: BackendToOpen| {
         let (id, known, policy) = (wanted.id(), known.clone(), policy.clone());
         (id.clone(), format!("open-{id}"), move || meet(&id, wanted, &known, &policy))
     };
@@ -207,11 +210,11 @@ fn is_unopened(row: &Certificate) -> bool {
 /// its helper is [refused](registry::refuse): opening it returns the reason instead. Without a
 /// helper no driver is certified.
 pub fn meet_unknown_drivers(wanted: &[&str]) {
-    let (tables, policy) = (Tables::of_user(), OpeningPolicy::usual());
+    let (tables, policy) = (Storage::of_user(), OpeningPolicy::usual());
     let known = tables.load_certificates();
     let ids = linked().0.into_iter().filter_map(|item| match item {
-        Wanted::Registered(id) => (wanted.is_empty() || wanted.contains(&id.as_str())).then_some(id),
-        Wanted::Instance(_) => None,
+        BackendToOpen::Registered(id) => (wanted.is_empty() || wanted.contains(&id.as_str())).then_some(id),
+        BackendToOpen::Instance(_) => None,
     });
     let mut learnt = CertificateTable::default();
     thread::scope(|scope| {
@@ -226,7 +229,8 @@ pub fn meet_unknown_drivers(wanted: &[&str]) {
         let asked: Vec<_> = unknown.into_iter().map(ask).collect();
         // If all are wanted, the embedded backends are certified too; one that is named just runs.
         for id in embedded.into_iter().filter(|_| wanted.is_empty()) {
-            if let Ok(Meeting::Passed(met)) = meet(&id, Wanted::Registered(id.clone()), &known, policy) {
+            if let Ok(Meeting::Passed(met)) = meet(&id, BackendToOpen::Registered(id.clone()), &known, policy)
+            {
                 learnt.merge(met.certificate);
             }
         }
@@ -254,7 +258,7 @@ fn refuse_unopened(row: &Certificate) {
 
 fn meet(
     id: &str,
-    wanted: Wanted,
+    wanted: BackendToOpen,
     known: &CertificateTable,
     policy: &OpeningPolicy,
 ) -> Result<Meeting, String> {
@@ -262,8 +266,8 @@ fn meet(
     let mut fresh = None;
     let mut began = Instant::now();
     let (driver, registered) = match wanted {
-        Wanted::Instance(driver) => (driver, false),
-        Wanted::Registered(_) => {
+        BackendToOpen::Instance(driver) => (driver, false),
+        BackendToOpen::Registered(_) => {
             if has_driver(id) {
                 if let Some(row) = rows.iter().find(|row| is_unopened(row)) {
                     return Ok(Meeting::Rejected(Box::new((*row).clone())));

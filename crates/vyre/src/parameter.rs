@@ -1,6 +1,6 @@
 //! The buffers that a call binds, and whether an argument fits one.
 
-use crate::argument::{Argument, Memory, argument_fault};
+use crate::argument::{Argument, Bound, argument_fault};
 use crate::shared::Shared;
 use std::sync::Arc;
 use vyre_foundation::diagnostics::Diagnostic;
@@ -23,6 +23,14 @@ impl Parameter {
         Parameter { name, access, element, size: element.size(), count, sizes: false }
     }
 
+    /// Whether it has this name. Names are short: a call of the library's comparison takes longer
+    /// than a loop over the bytes.
+    #[inline]
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        let (own, name) = (self.name.as_bytes(), name.as_bytes());
+        own.len() == name.len() && own.iter().zip(name).all(|(own, other)| own == other)
+    }
+
     /// Whether this many bytes can be bound to it.
     #[inline]
     pub(crate) fn is_length(&self, bytes: usize) -> bool {
@@ -35,12 +43,12 @@ impl Parameter {
     pub(crate) fn takes(&self, argument: &Argument<'_>, shared: &Arc<Shared>) -> bool {
         argument.kind.fits(self.element)
             && match &argument.memory {
-                Memory::Resident(buffer) => {
+                Bound::Resident(buffer) => {
                     buffer.belongs_to(shared) && !self.sizes && !self.access.is_output()
                 }
-                Memory::ResidentMut(buffer) => buffer.belongs_to(shared) && !self.sizes,
-                Memory::Write(_) => true,
-                Memory::Nothing | Memory::Number(..) | Memory::Read(_) => !self.access.is_output(),
+                Bound::ResidentMut(buffer) => buffer.belongs_to(shared) && !self.sizes,
+                Bound::Write(_) => true,
+                Bound::Nothing | Bound::Number(..) | Bound::Read(_) => !self.access.is_output(),
             }
     }
 

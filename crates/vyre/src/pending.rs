@@ -23,7 +23,7 @@ use vyre_driver::{BackendError, Cancellation};
 /// can be more calls under way than processors.
 const MOST_THREADS: usize = 8;
 
-/// An idle thread ends after this long.
+/// An idle thread ends after this long. Starting a thread costs far more than waking one.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// A call under way, from [`Call::start`](crate::Call::start) or
@@ -50,13 +50,13 @@ const LINGER: Duration = Duration::from_secs(5);
 /// ```
 #[must_use = "wait for it, or await it"]
 pub struct Pending<'scope, T = Result<Report, BackendError>> {
-    outcome: Arc<Outcome<T>>,
+    outcome: Arc<Completion<T>>,
     task: Arc<dyn Task + 'scope>,
     cancellation: Cancellation,
 }
 
 /// State shared by a call's thread and its waiter.
-struct Outcome<T> {
+struct Completion<T> {
     state: Mutex<State<T>>,
     over: Condvar,
 }
@@ -72,13 +72,13 @@ impl<'scope, T: Send + 'scope> Pending<'scope, T> {
     /// whether the call was cancelled before it began, and the flag that ends it later.
     pub(crate) fn new<W>(work: W, submit: impl FnOnce(Arc<dyn Task + 'scope>)) -> Pending<'scope, T>
     where
-        W: FnOnce(Start) -> T + Send + 'scope,
+        W: FnOnce(CallStart) -> T + Send + 'scope,
     {
-        let outcome = Arc::new(Outcome { state: Mutex::new(State::UnderWay(None)), over: Condvar::new() });
+        let outcome = Arc::new(Completion { state: Mutex::new(State::UnderWay(None)), over: Condvar::new() });
         let (cancellation, completes) = (Cancellation::default(), outcome.clone());
         let flag = cancellation.clone();
         let task: Arc<dyn Task + 'scope> = Arc::new(Once(Mutex::new(Some(move |cancelled| {
-            completes.complete(work(Start { cancelled, cancellation: flag }));
+            completes.complete(work(CallStart { cancelled, cancellation: flag }));
         }))));
         submit(task.clone());
         Pending { outcome, task, cancellation }
@@ -86,7 +86,7 @@ impl<'scope, T: Send + 'scope> Pending<'scope, T> {
 }
 
 /// How a call begins.
-pub(crate) struct Start {
+pub(crate) struct CallStart {
     /// Whether it was cancelled before it began.
     pub(crate) cancelled: bool,
     pub(crate) cancellation: Cancellation,
@@ -143,7 +143,7 @@ impl<T> Future for Pending<'_, T> {
     }
 }
 
-impl<T> Outcome<T> {
+impl<T> Completion<T> {
     fn complete(&self, outcome: T) {
         let before = std::mem::replace(&mut *self.lock(), State::Over(outcome));
         self.over.notify_all();

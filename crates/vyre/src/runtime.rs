@@ -8,13 +8,13 @@ use crate::certified::Certified;
 use crate::core::{Core, Device};
 use crate::op_routine::OpRoutine;
 use crate::opening::{
-    CertifiedBackend, OpenedBackends, OpeningPolicy, UnknownDrivers, Wanted, linked, open_backends, rows_of,
+    BackendToOpen, CertifiedBackend, OpenedBackends, OpeningPolicy, UnknownDrivers, linked, open_backends,
+    rows_of,
 };
 use crate::resident::Resident;
 use crate::routine::Routine;
 use crate::sequence::Sequence;
 use crate::shared::{LONGEST_MEETING, Listener, Selection, Shared};
-use crate::tables::Tables;
 use crate::turn::Turn;
 use crate::typed::Loaded;
 use bytemuck::Pod;
@@ -33,6 +33,7 @@ use vyre_driver::registry::none_usable;
 use vyre_driver::router::{
     BackendIndex, Candidate, Conformance, MAX_CANDIDATES, Policy, RefusedBackend, Router,
 };
+use vyre_driver::storage::Storage;
 use vyre_driver::tuner::Mode;
 use vyre_driver::{BackendError, DispatchConfig, PipelineCache, VyreBackend, trace};
 use vyre_foundation::hints::{HotPathHints, RegionRecord};
@@ -90,7 +91,7 @@ pub struct RuntimeBuilder {
     ids: Option<Vec<String>>,
     instances: Vec<Arc<dyn VyreBackend>>,
     config: DispatchConfig,
-    tables: Tables,
+    tables: Storage,
     policy: Policy,
     hints: HotPathHints,
     imported: Vec<Bundle>,
@@ -120,7 +121,7 @@ impl Runtime {
             ids: (!ids.is_empty()).then_some(ids),
             instances: Vec::new(),
             config: DispatchConfig::default(),
-            tables: Tables::of_user(),
+            tables: Storage::of_user(),
             policy: Policy { frozen },
             // A program has a handful of regions, so this leaves room for thousands of programs.
             hints: HotPathHints::with_capacity(16_384),
@@ -295,9 +296,7 @@ impl Runtime {
     /// Waits for all background work: opening drivers, verifying results, comparing code.
     pub fn settle(&self) {
         let shared = &self.handle.shared;
-        if !shared.background.is_forked() {
-            drop(shared.meeting.wait(LONGEST_MEETING));
-        }
+        shared.wait_for_drivers(LONGEST_MEETING);
         shared.background.settle();
     }
 
@@ -316,7 +315,10 @@ impl Runtime {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.shared.background.close();
-        self.shared.calls.close();
+        // In a child of `fork`, a thread that does not exist there may hold the lock.
+        if !self.shared.background.is_forked() {
+            self.shared.calls.close();
+        }
         if let Err(error) = self.shared.save() {
             tracing::warn!(%error, "a table was not saved");
         }
@@ -370,13 +372,13 @@ impl RuntimeBuilder {
 
     /// Keeps all tables in this folder.
     pub fn tables_in(mut self, folder: impl AsRef<Path>) -> RuntimeBuilder {
-        self.tables = Tables::in_folder(folder.as_ref());
+        self.tables = Storage::in_folder(folder.as_ref());
         self
     }
 
     /// Keeps what is learnt in memory only.
     pub fn without_tables(mut self) -> RuntimeBuilder {
-        self.tables = Tables::default();
+        self.tables = Storage::default();
         self
     }
 
@@ -476,10 +478,10 @@ impl RuntimeBuilder {
         self.opening.opens_later &= !self.policy.frozen;
         let known = self.certificates();
         let (wanted, mut refused) = self.wanted();
-        let (unknown_drivers, wanted): (Vec<Wanted>, Vec<Wanted>) =
+        let (unknown_drivers, wanted): (Vec<BackendToOpen>, Vec<BackendToOpen>) =
             wanted.into_iter().partition(|wanted| self.opening.puts_off(wanted, &known));
         let mut made = open_backends(wanted, &known, &self.opening);
-        let mut later: Vec<String> = unknown_drivers.iter().map(Wanted::id).collect();
+        let mut later: Vec<String> = unknown_drivers.iter().map(BackendToOpen::id).collect();
         if made.met.is_empty() && !unknown_drivers.is_empty() {
             // There is no other backend to run calls on meanwhile.
             made.add(open_backends(unknown_drivers, &known, &self.opening));
@@ -556,12 +558,12 @@ impl RuntimeBuilder {
         }
     }
 
-    fn wanted(&self) -> (Vec<Wanted>, Vec<RefusedBackend>) {
+    fn wanted(&self) -> (Vec<BackendToOpen>, Vec<RefusedBackend>) {
         let (mut wanted, refused) = match &self.ids {
             None => linked(),
-            Some(ids) => (ids.iter().map(|id| Wanted::Registered(id.clone())).collect(), Vec::new()),
+            Some(ids) => (ids.iter().map(|id| BackendToOpen::Registered(id.clone())).collect(), Vec::new()),
         };
-        wanted.extend(self.instances.iter().map(|instance| Wanted::Instance(instance.clone())));
+        wanted.extend(self.instances.iter().map(|instance| BackendToOpen::Instance(instance.clone())));
         (wanted, refused)
     }
 
@@ -580,7 +582,7 @@ fn meet_later(shared: &Arc<Shared>, ids: Vec<String>, known: CertificateTable, p
     let (weak, tables) = (Arc::downgrade(shared), shared.tables.clone());
     let meeting = move || {
         let _inside = Inside::enter();
-        let wanted = ids.into_iter().map(Wanted::Registered).collect();
+        let wanted = ids.into_iter().map(BackendToOpen::Registered).collect();
         let made = open_backends(wanted, &known, &policy);
         tables.save_certificates(&made.learnt);
         if let Some(shared) = Weak::upgrade(&weak) {

@@ -1,8 +1,7 @@
 //! Several calls as one: a batch of one routine, or a sequence of any, without reading back in
 //! between.
 
-use crate::argument::Memory;
-use crate::argument::argument_error;
+use crate::argument::{Bound, argument_error};
 use crate::call::Call;
 use crate::core::Core;
 use crate::dispatch;
@@ -98,18 +97,25 @@ impl<'a> Batch<'a> {
     /// calls. After an error, memory bound for writing has unspecified contents, as after a single
     /// call's.
     pub fn run(mut self) -> Result<Option<Report>, BackendError> {
+        let size = self.calls.first().map_or(0, |call| call.options.size);
         for call in &mut self.calls {
+            let (name, other) = (self.core.name(), call.options.size);
             if !call.is_of(self.core) {
-                return Err(argument_error(format!(
-                    "a batch of `{}` was given a call of something else; use a sequence",
-                    self.core.name()
-                )));
+                let message =
+                    format!("a batch of `{name}` was given a call of something else; use a sequence");
+                return Err(argument_error(message));
+            }
+            if other != size {
+                let message = format!(
+                    "a batch of `{name}` was given calls at sizes {size} and {other}; use a sequence"
+                );
+                return Err(argument_error(message));
             }
             call.check()?;
         }
         let Some(first) = self.calls.first_mut() else { return Ok(None) };
         let options = std::mem::take(&mut first.options);
-        let mut items: Vec<&mut [Memory<'_>]> = self.calls.iter_mut().map(Call::bound).collect();
+        let mut items: Vec<&mut [Bound<'_>]> = self.calls.iter_mut().map(Call::bound).collect();
         dispatch::run(self.core, &mut items, &options).map(Some)
     }
 }

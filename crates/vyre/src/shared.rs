@@ -5,7 +5,6 @@ use crate::background::Jobs;
 use crate::helper::Helper;
 use crate::meter::Meters;
 use crate::pending::Pool;
-use crate::tables::Tables;
 use crate::turn::Turn;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,15 +15,16 @@ use vyre_driver::certificates::Certificate;
 use vyre_driver::messages::Message;
 use vyre_driver::registry::{self, SelectionFacts};
 use vyre_driver::router::{BackendIndex, RefusedBackend, Route, Router};
+use vyre_driver::storage::Storage;
 use vyre_driver::tuner::{Mode, Tuner};
-use vyre_driver::{BackendError, DispatchConfig, PipelineCache, Unfinished, within};
+use vyre_driver::{BackendError, DispatchConfig, PipelineCache, within};
 use vyre_foundation::hints::HotPathHints;
 
 /// Maximum lag of the coarse clock: far less than any quarantine lasts.
 pub(crate) const CLOCK_LAG_NS: u64 = 1_000_000;
 /// Bound on waiting for drivers to be certified; their own limit is shorter.
 pub(crate) const LONGEST_MEETING: Duration = Duration::from_secs(3600);
-/// Idle after this long without a call.
+/// Idle after this long without a call: longer than the pauses of a loop that draws frames.
 const LATELY_NS: u64 = 50_000_000;
 
 /// Receives what calls print.
@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     pub(crate) meters: Mutex<Vec<Weak<Meters>>>,
     /// Backends used only when named, by id.
     pub(crate) unrouted: Mutex<HashMap<String, Arc<Backend>>>,
-    pub(crate) tables: Tables,
+    pub(crate) tables: Storage,
     /// Helper process that first tries what a driver may not survive.
     pub(crate) helper: Helper,
     /// Receives what calls print, instead of `tracing`.
@@ -98,6 +98,23 @@ impl Shared {
         self.now_ns() < self.recent_ns().saturating_add(LATELY_NS)
     }
 
+    /// Waits until the drivers that are opened in the background are open, up to a limit. Returns
+    /// whether they are, or cannot be: a child of `fork` does not have the thread that opens them.
+    pub(crate) fn wait_for_drivers(&self, limit: Duration) -> bool {
+        self.background.is_forked() || !*self.meeting.wait(limit)
+    }
+
+    /// Keeps the meters of a routine, to be drained with all others.
+    pub(crate) fn keep_meters(&self, kept: &Arc<Meters>) {
+        let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of dropped routines go whenever the list would grow, so it stays within twice the
+        // number of live ones.
+        if meters.len() == meters.capacity() {
+            meters.retain(|meters| meters.strong_count() > 0);
+        }
+        meters.push(Arc::downgrade(kept));
+    }
+
     /// The backend of a route.
     pub(crate) fn chosen(&self, route: &Route) -> &Arc<Backend> {
         match self.backends.get(route.backend.index()) {
@@ -128,14 +145,8 @@ impl Shared {
             (Some(backend), _) => Ok(backend),
             (None, Some(limit)) if has_driver(id) => {
                 let (shared, own_id) = (self.clone(), id.to_owned());
-                let backend = id.to_owned();
-                match within("open", limit, move || shared.open_unrouted(&own_id)) {
-                    Ok(opened) => opened,
-                    Err(Unfinished::Late) => Err(BackendError::Timeout { backend, limit }),
-                    Err(unfinished) => {
-                        Err(BackendError::DispatchFailed { backend, message: unfinished.to_string() })
-                    }
-                }
+                let opened = within("open", limit, move || shared.open_unrouted(&own_id));
+                opened.unwrap_or_else(|unfinished| Err(unfinished.of_backend(id, limit)))
             }
             (None, Some(_) | None) => self.open_unrouted(id),
         }
@@ -173,4 +184,19 @@ impl Shared {
 
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     time.as_secs().saturating_mul(1_000_000_000).saturating_add(time.subsec_nanos().into())
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(feature = "cpu")]
+    #[test]
+    fn routines_that_are_dropped_leave_nothing_behind() {
+        let runtime =
+            crate::Runtime::builder().backends(["cpu"]).without_tables().build().expect("cpu is there");
+        let load = || runtime.load("kernel none(x: read_write u32[]) { x[0] = 1 }").expect("loads");
+        let kept = load();
+        (0..1000).for_each(|_| drop(load()));
+        let meters = kept.core.shared.meters.lock().expect("not poisoned");
+        assert!(meters.len() <= 8, "{} meters are kept", meters.len());
+    }
 }

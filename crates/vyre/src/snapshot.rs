@@ -1,7 +1,7 @@
 //! Snapshots of memory that a kernel reads and writes, taken before launch so that a call can be
 //! repeated elsewhere.
 
-use crate::argument::Memory;
+use crate::argument::Bound;
 use crate::parameter::Parameter;
 use std::cell::RefCell;
 use vyre_driver::Fallback;
@@ -13,7 +13,8 @@ thread_local! {
     static SAVED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Larger snapshots are freed after the call.
+/// Larger snapshots are freed after the call: beside copying one, an allocation is cheap,
+/// and each thread would keep its own.
 const KEPT_BYTES: usize = 16 << 20;
 
 /// Contents of memory that calls read and write. Outputs need no snapshot: every launch starts them
@@ -30,23 +31,19 @@ impl Snapshot {
         Snapshot { bytes: Vec::new(), unsaved: reads_and_writes }
     }
 
-    pub(crate) fn take(
-        parameters: &[Parameter],
-        items: &[&mut [Memory<'_>]],
-        fallback: Fallback,
-    ) -> Snapshot {
+    pub(crate) fn take(parameters: &[Parameter], items: &[&mut [Bound<'_>]], fallback: Fallback) -> Snapshot {
         let mut saved = Snapshot { bytes: SAVED.try_with(RefCell::take).unwrap_or_default(), unsaved: false };
         saved.bytes.clear();
         for (parameter, memory) in items.iter().flat_map(|item| parameters.iter().zip(item.iter())) {
             match memory {
-                Memory::Write(bytes) if parameter.access == Access::ReadWrite => match fallback {
+                Bound::Write(bytes) if parameter.access == Access::ReadWrite => match fallback {
                     Fallback::Allow => saved.bytes.extend_from_slice(bytes),
                     Fallback::Forbid | Fallback::Warn => saved.unsaved = true,
                 },
-                Memory::Resident(_) | Memory::ResidentMut(_) => {
+                Bound::Resident(_) | Bound::ResidentMut(_) => {
                     saved.unsaved |= parameter.access.is_output();
                 }
-                Memory::Nothing | Memory::Number(..) | Memory::Read(_) | Memory::Write(_) => {}
+                Bound::Nothing | Bound::Number(..) | Bound::Read(_) | Bound::Write(_) => {}
             }
         }
         saved
@@ -56,10 +53,10 @@ impl Snapshot {
         if self.unsaved { Phase::Launched } else { Phase::LaunchedOnSavedMemory }
     }
 
-    pub(crate) fn put_back(&self, parameters: &[Parameter], items: &mut [&mut [Memory<'_>]]) {
+    pub(crate) fn put_back(&self, parameters: &[Parameter], items: &mut [&mut [Bound<'_>]]) {
         let mut rest = &self.bytes[..];
         for (parameter, memory) in items.iter_mut().flat_map(|item| parameters.iter().zip(item.iter_mut())) {
-            if let (Access::ReadWrite, Memory::Write(bytes)) = (parameter.access, memory)
+            if let (Access::ReadWrite, Bound::Write(bytes)) = (parameter.access, memory)
                 && let Some((saved, after)) = rest.split_at_checked(bytes.len())
             {
                 bytes.copy_from_slice(saved);

@@ -5,16 +5,18 @@
 //! (branches, loop counts, products) is worked out at compile time. Its buffers are unchanged, so
 //! it is bound like the program itself; a call with other values does not use it.
 
-use crate::argument::Memory;
+use crate::argument::Bound;
 use crate::parameter::Parameter;
 use std::sync::{Mutex, PoisonError};
 use vyre_foundation::ir::{
     Access, Axis, Domain, Expr, Node, Program, Value, rewrite_block, rewrite_expr, walk_block,
 };
 
-/// Samples in a row with the same values before they count as constant.
+/// Samples in a row with the same values before they count as constant: with one call sampled in
+/// sixteen, 256 calls. Each change of values costs a compile.
 const LOOKS: u32 = 16;
-/// Number of different values tried before the program is left alone.
+/// Number of different values tried before the program is left alone, which bounds what a caller
+/// whose values change slowly spends on compiles.
 const MOST_TRIES: u32 = 3;
 
 /// The values of a call's single-value uniforms, by position among the parameters.
@@ -35,7 +37,7 @@ struct Seen {
 
 impl History {
     /// Samples a call. Returns whether its values have become constant and were not tried yet.
-    pub(crate) fn look(&self, parameters: &[Parameter], memory: &[Memory<'_>]) -> bool {
+    pub(crate) fn look(&self, parameters: &[Parameter], memory: &[Bound<'_>]) -> bool {
         // Another thread is taking the same sample.
         let Ok(mut seen) = self.0.try_lock() else { return false };
         if seen.tries >= MOST_TRIES {
@@ -64,7 +66,7 @@ impl History {
 }
 
 /// The values of the single-value uniforms; `None` if there are none, or one is not in host memory.
-fn values_of(parameters: &[Parameter], memory: &[Memory<'_>]) -> Option<Values> {
+fn values_of(parameters: &[Parameter], memory: &[Bound<'_>]) -> Option<Values> {
     let mut values = Values::new();
     for (position, (parameter, memory)) in parameters.iter().zip(memory).enumerate() {
         if parameter.access == Access::Uniform && parameter.count == 1 {
@@ -75,8 +77,8 @@ fn values_of(parameters: &[Parameter], memory: &[Memory<'_>]) -> Option<Values> 
 }
 
 /// Whether a call has these values.
-pub(crate) fn has_values(values: &Values, memory: &[Memory<'_>]) -> bool {
-    values.iter().all(|(position, value)| memory.get(*position).and_then(Memory::bytes) == Some(value))
+pub(crate) fn has_values(values: &Values, memory: &[Bound<'_>]) -> bool {
+    values.iter().all(|(position, value)| memory.get(*position).and_then(Bound::bytes) == Some(value))
 }
 
 /// The program with these values in place of its uniforms; `None` if it reads none of them.

@@ -5,7 +5,7 @@
 //! constants that the macro did not. A runtime loads it on its first call and keeps it; from then
 //! on a call finds it with two array accesses, without a lock.
 
-use crate::argument::{Argument, Element, ElementKind, Memory};
+use crate::argument::{Argument, Bound, Element, ElementKind};
 use crate::call::Call;
 use crate::op_routine::OpRoutine;
 use crate::report::Report;
@@ -34,7 +34,7 @@ pub struct Kernel {
 type Functions = &'static [(&'static str, &'static Function)];
 
 /// A constant's name and value.
-type Row = (&'static str, Constant);
+type NamedConstant = (&'static str, Constant);
 
 /// The embedded form of a kernel or function.
 #[doc(hidden)]
@@ -42,7 +42,7 @@ type Row = (&'static str, Constant);
 pub enum Source {
     Wire(&'static [u8]),
     /// A text, with the values of constants declared outside it.
-    Text(&'static str, &'static [Row]),
+    Text(&'static str, &'static [NamedConstant]),
 }
 
 /// The value of a constant.
@@ -96,7 +96,7 @@ impl Kernel {
 
     /// The program, linked with the functions that it calls, with these values of its const
     /// parameters.
-    pub fn program(&self, constants: &[Row]) -> Result<Program, BackendError> {
+    pub fn program(&self, constants: &[NamedConstant]) -> Result<Program, BackendError> {
         let program = self.source.program(constants)?;
         if self.functions.is_empty() {
             return Ok(program);
@@ -131,7 +131,7 @@ impl Kernel {
 }
 
 impl Source {
-    fn program(&self, constants: &[Row]) -> Result<Program, BackendError> {
+    fn program(&self, constants: &[NamedConstant]) -> Result<Program, BackendError> {
         match self {
             Source::Wire(bytes) => wire::decode(bytes).map_err(|error| BackendError::new(error.to_string())),
             Source::Text(source, outer) => {
@@ -227,7 +227,7 @@ impl Linker {
 #[derive(Default)]
 pub(crate) struct Loaded {
     /// Each chunk is twice as long as the one before, so that none moves.
-    chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
+    chunks: [OnceLock<Box<[EntryCell]>>; CHUNKS],
 }
 
 const CHUNKS: usize = 24;
@@ -236,19 +236,19 @@ const FIRST: usize = 5;
 /// Maximum sizes at which an op is kept; at others each call loads it.
 const KEPT: usize = 64;
 
-type Slot = OnceLock<Box<Entry>>;
+type EntryCell = OnceLock<Box<Entry>>;
 
 /// Distinguishes the items of one id.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Key {
-    Constants(&'static [Row]),
+    Constants(&'static [NamedConstant]),
     Sizes([u32; 2]),
 }
 
 struct Entry {
     key: Key,
     item: Item,
-    next: Slot,
+    next: EntryCell,
 }
 
 enum Item {
@@ -257,38 +257,38 @@ enum Item {
 }
 
 impl Loaded {
-    fn slot(&self, id: usize) -> Result<&Slot, BackendError> {
+    fn cell(&self, id: usize) -> Result<&EntryCell, BackendError> {
         let place = id - 1 + (1 << FIRST);
         let chunk = place.ilog2() as usize - FIRST;
         let length = 1 << (chunk + FIRST);
         let found = self.chunks.get(chunk).and_then(|chunk| {
-            chunk.get_or_init(|| (0..length).map(|_| Slot::new()).collect()).get(place - length)
+            chunk.get_or_init(|| (0..length).map(|_| EntryCell::new()).collect()).get(place - length)
         });
         found.ok_or_else(|| BackendError::new("a process has at most half a billion kernels".to_string()))
     }
 
     /// The item of this kernel and key, and the number of the kernel's items before it.
     fn find(&self, kernel: &Kernel, key: Key) -> Result<(Option<&Item>, usize), BackendError> {
-        let mut slot = self.slot(kernel.id())?;
+        let mut cell = self.cell(kernel.id())?;
         let mut before = 0;
-        while let Some(entry) = slot.get() {
+        while let Some(entry) = cell.get() {
             if entry.key == key {
                 return Ok((Some(&entry.item), before));
             }
-            (slot, before) = (&entry.next, before + 1);
+            (cell, before) = (&entry.next, before + 1);
         }
         Ok((None, before))
     }
 
     /// Keeps an item, unless another with its key came first; returns the one that is kept.
     fn keep(&self, kernel: &Kernel, key: Key, item: Item) -> Result<&Item, BackendError> {
-        let mut slot = self.slot(kernel.id())?;
-        let mut entry = Some(Box::new(Entry { key, item, next: Slot::new() }));
+        let mut cell = self.cell(kernel.id())?;
+        let mut entry = Some(Box::new(Entry { key, item, next: EntryCell::new() }));
         loop {
-            match slot.get() {
+            match cell.get() {
                 Some(found) if found.key == key => return Ok(&found.item),
-                Some(found) => slot = &found.next,
-                None => entry = entry.and_then(|entry| slot.set(entry).err()),
+                Some(found) => cell = &found.next,
+                None => entry = entry.and_then(|entry| cell.set(entry).err()),
             }
         }
     }
@@ -296,7 +296,11 @@ impl Loaded {
 
 impl Runtime {
     /// The routine of a kernel, loaded once.
-    fn routine_of(&self, kernel: &Kernel, constants: &'static [Row]) -> Result<&Routine, BackendError> {
+    fn routine_of(
+        &self,
+        kernel: &Kernel,
+        constants: &'static [NamedConstant],
+    ) -> Result<&Routine, BackendError> {
         let key = Key::Constants(constants);
         let item = match self.loaded().find(kernel, key)?.0 {
             Some(item) => item,
@@ -337,7 +341,7 @@ impl Runtime {
 #[must_use = "a call does nothing until it is run"]
 pub struct KernelCall<'a, const ARGUMENTS: usize> {
     kernel: &'static Kernel,
-    constants: &'static [Row],
+    constants: &'static [NamedConstant],
     arguments: [Argument<'a>; ARGUMENTS],
 }
 
@@ -346,7 +350,7 @@ impl<'a, const ARGUMENTS: usize> KernelCall<'a, ARGUMENTS> {
     #[inline]
     pub fn new(
         kernel: &'static Kernel,
-        constants: &'static [Row],
+        constants: &'static [NamedConstant],
         arguments: [Argument<'a>; ARGUMENTS],
     ) -> KernelCall<'a, ARGUMENTS> {
         KernelCall { kernel, constants, arguments }
@@ -394,19 +398,13 @@ pub trait Uniform: Copy {
 
 /// The closed set of types that kernels can be generic over.
 macro_rules! numbers {
-    ($($ty:ident $place:literal)*; floats $($float:ident)*; integers $($integer:ident)*; others $($other:ident)*) => {
+    ($($ty:ident $place:literal)*; floats $($float:ident)*; integers $($integer:ident)*; uniforms $($uniform:ident)*) => {
         $(impl Number for $ty {
             const PLACE: usize = $place;
         })*
         $(impl Float for $float {})*
         $(impl Integer for $integer {})*
-        $(impl Uniform for $ty {
-            #[inline]
-            fn argument(self) -> Argument<'static> {
-                self.into()
-            }
-        })*
-        $(impl Uniform for $other {
+        $(impl Uniform for $uniform {
             #[inline]
             fn argument(self) -> Argument<'static> {
                 self.into()
@@ -429,7 +427,7 @@ pub trait Float: Number {}
 /// The integers `u32`, `i32`, `u64` and `i64`, as a bound on a kernel's type parameter.
 pub trait Integer: Number {}
 
-numbers!(u32 0 i32 1 u64 2 i64 3 f32 4 f64 5; floats f32 f64; integers u32 i32 u64 i64; others bool u8 i8 u16 i16);
+numbers!(u32 0 i32 1 u64 2 i64 3 f32 4 f64 5; floats f32 f64; integers u32 i32 u64 i64; uniforms bool u8 i8 u16 i16 u32 i32 u64 i64 f32 f64);
 
 /// Describes, in messages, a size too large for any kernel.
 static TOO_LARGE: ElementKind = ElementKind { name: "a usize of 2^32 or more", stands_for: &[DataType::U64] };
@@ -440,7 +438,7 @@ impl Uniform for usize {
     fn argument(self) -> Argument<'static> {
         match u32::try_from(self) {
             Ok(number) => number.into(),
-            Err(_) => Argument { memory: Memory::Number([0; 8], 8), kind: &TOO_LARGE },
+            Err(_) => Argument { memory: Bound::Number([0; 8], 8), kind: &TOO_LARGE },
         }
     }
 }
@@ -450,7 +448,7 @@ impl Uniform for usize {
     message = "a kernel cannot read elements of `{T}` from `{Self}`",
     label = "expected `&[{T}]`, or a reference to a vector, array or resident buffer of `{T}`"
 )]
-pub trait Read<'a, T>: sealed::Memory {
+pub trait Read<'a, T>: sealed::Bindable {
     #[doc(hidden)]
     fn argument(self) -> Argument<'a>;
 }
@@ -460,19 +458,19 @@ pub trait Read<'a, T>: sealed::Memory {
     message = "a kernel cannot write elements of `{T}` to `{Self}`",
     label = "expected `&mut [{T}]`, or a mutable reference to a vector, array or resident buffer of `{T}`"
 )]
-pub trait Write<'a, T>: sealed::Memory {
+pub trait Write<'a, T>: sealed::Bindable {
     #[doc(hidden)]
     fn argument(self) -> Argument<'a>;
 }
 
 mod sealed {
     /// Memory that a buffer can be bound to.
-    pub trait Memory {}
+    pub trait Bindable {}
 }
 
 macro_rules! memory {
     ($($access:ident ($($count:tt)*) $memory:ty: $bound:path;)*) => { $(
-        impl<'a, T, $($count)*> sealed::Memory for $memory {}
+        impl<'a, T, $($count)*> sealed::Bindable for $memory {}
         impl<'a, T: Element + $bound, $($count)*> $access<'a, T> for $memory {
             #[inline]
             fn argument(self) -> Argument<'a> {

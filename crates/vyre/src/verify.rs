@@ -17,13 +17,13 @@
 //! A backend that does not return is abandoned on its thread. What could crash the process is tried
 //! in a helper process first ([`helper_trial`]).
 
-use crate::argument::Memory;
+use crate::argument::Bound;
 use crate::catalogue::Plan;
 use crate::code;
 use crate::core::{Core, Pair, Work};
 use crate::helper_trial;
 use crate::inputs::example_bytes;
-use crate::known_results::{Judged, KnownResult, Lanes, Sample, Spot, Start};
+use crate::known_results::{BufferSample, KnownResult, Lanes, Sample, SmallCall, Spot};
 use crate::parameter::Parameter;
 use crate::shared::nanoseconds;
 use std::sync::Arc;
@@ -46,14 +46,18 @@ const CUTS: [u32; 3] = [4096, 256, 16];
 /// growing cost.
 const SMALL_CUT: u32 = 64;
 const LARGE_CUT: u32 = 65_536;
-/// The large size is skipped if it would take longer than this.
+/// The large size is skipped if it would take longer than this, so that its six runs
+/// add at most 50 ms to a verification.
 const LARGE_LIMIT: Duration = Duration::from_millis(8);
-/// Time limit for the interpreter on one cut.
+/// Time limit for the interpreter on one cut; all cuts together take at most 6 s of the background.
 const ORACLE_LIMIT: Duration = Duration::from_secs(2);
-/// Time limit for a backend to compile and run one check.
+/// Time limit for a backend to compile and run one check: half of what the background
+/// thread allows a job to take.
 const BACKEND_LIMIT: Duration = Duration::from_secs(30);
 /// Routines whose buffers, after cutting, take more than this are not verified.
 const MOST_BYTES: usize = 256 << 20;
+/// Timed runs at each size, of which the fastest counts: a verified backend is only estimated from
+/// them, and its first calls replace the estimate.
 const TIMED_RUNS: usize = 5;
 /// Initial contents of memory that a backend has to fill.
 const GARBAGE: u8 = 0xA5;
@@ -68,19 +72,19 @@ fn failed(error: BackendError) -> Finding {
 /// Keeps a sample of a call that is about to run, to verify on. A call over no elements shows
 /// nothing.
 #[cold]
-pub(crate) fn sample(core: &Core, size: u32, elements: u64, memory: &[Memory<'_>]) {
+pub(crate) fn sample(core: &Core, size: u32, elements: u64, memory: &[Bound<'_>]) {
     if elements > 0 {
         core.evidence.offer(sample_of(core, size, memory));
     }
 }
 
-fn sample_of(core: &Core, size: u32, memory: &[Memory<'_>]) -> Sample {
+fn sample_of(core: &Core, size: u32, memory: &[Bound<'_>]) -> Sample {
     let most = CUTS[0] as usize;
-    let start = |(parameter, memory): (&Parameter, &Memory<'_>)| {
+    let start = |(parameter, memory): (&Parameter, &Bound<'_>)| {
         let given = memory.len();
         let length = if parameter.count > 0 { given } else { given.min(most * parameter.size) };
         let shown = memory.bytes().filter(|_| parameter.access.is_input() && length <= MOST_BYTES);
-        Start { bytes: shown.map_or(Vec::new(), |bytes| bytes[..length].to_vec()), given }
+        BufferSample { bytes: shown.map_or(Vec::new(), |bytes| bytes[..length].to_vec()), given }
     };
     Sample { size, buffers: core.parameters.iter().zip(memory).map(start).collect() }
 }
@@ -96,15 +100,15 @@ enum Contents {
 
 /// A call like the sample, over at most `most` elements and invocations; with `grown`, over that
 /// many, for timing.
-fn exhibit(
+fn small_call(
     Pair { core, backend }: Pair<'_>,
     sample: &Sample,
     most: u32,
     grown: bool,
     contents: Contents,
-) -> Result<KnownResult, String> {
+) -> Result<SmallCall, String> {
     let mut config = DispatchConfig { timeout: None, ..core.config.clone() };
-    let fill = |(parameter, start): (&Parameter, &Start), bytes: usize| {
+    let fill = |(parameter, start): (&Parameter, &BufferSample), bytes: usize| {
         if !parameter.access.is_input() {
             return vec![GARBAGE; bytes];
         }
@@ -125,7 +129,7 @@ fn exhibit(
             let open = buffers().filter(|(parameter, _)| parameter.count == 0);
             let longest = open.map(|(parameter, start)| start.given / parameter.size).max().unwrap_or(0);
             let times = if grown { (most as usize).div_ceil(longest.max(1)).max(1) } else { 1 };
-            let length = |(parameter, start): (&Parameter, &Start)| match parameter.count {
+            let length = |(parameter, start): (&Parameter, &BufferSample)| match parameter.count {
                 0 => start.given.saturating_mul(times).min(most as usize * parameter.size),
                 _ => start.given,
             };
@@ -146,7 +150,7 @@ fn exhibit(
     }
     let bound = |position: usize| memory.get(position).map_or(0.into(), |bytes| bytes[..].into());
     let elements = core.elements(size, bound, &config);
-    Ok(KnownResult { memory, config, elements, plan })
+    Ok(SmallCall { memory, config, elements, plan })
 }
 
 /// A grid of at most `most` invocations, or of one workgroup; `None` if a call on this memory has
@@ -179,10 +183,10 @@ fn smaller_grid(
 fn run(
     core: &Core,
     pipeline: &dyn CompiledPipeline,
-    exhibit: &KnownResult,
+    small_call: &SmallCall,
     config: &DispatchConfig,
 ) -> Result<OutputBuffers, BackendError> {
-    let mut memory = exhibit.memory.clone();
+    let mut memory = small_call.memory.clone();
     quietly(|| pipeline.dispatch_bound(&mut bindings(core, &mut memory), config))?;
     let written = core.parameters.iter().zip(memory).filter(|(parameter, _)| parameter.access.is_output());
     Ok(written.map(|(_, bytes)| bytes).collect())
@@ -195,17 +199,17 @@ fn bindings<'m>(core: &Core, memory: &'m mut [Vec<u8>]) -> Vec<Binding<'m>> {
 
 /// The interpreter's result for a call of the sample in use, at the largest cut that finishes in
 /// time.
-fn judged(at: Pair<'_>) -> Result<Arc<Judged>, String> {
+fn known_result(at: Pair<'_>) -> Result<Arc<KnownResult>, String> {
     let (lanes, used) = (lanes(at), at.core.evidence.used());
     let Some(sample) = used.sample else {
         return Err("no call so far has changed its outputs".into());
     };
-    if let Some(known) = used.judged.get(&lanes) {
+    if let Some(known) = used.known.get(&lanes) {
         return known.clone();
     }
-    let judged = ask_oracle(at, &sample, &CUTS).map(Arc::new);
-    at.core.evidence.keep(&sample, lanes, judged.clone());
-    judged
+    let known = ask_oracle(at, &sample, &CUTS).map(Arc::new);
+    at.core.evidence.keep(&sample, lanes, known.clone());
+    known
 }
 
 fn lanes(Pair { core, backend }: Pair<'_>) -> Lanes {
@@ -219,7 +223,7 @@ fn lanes(Pair { core, backend }: Pair<'_>) -> Lanes {
 
 /// The largest of these cuts that the interpreter finishes in time, with its result; on generated
 /// data if the sample's own shows nothing.
-fn ask_oracle(at: Pair<'_>, sample: &Sample, cuts: &[u32]) -> Result<Judged, String> {
+fn ask_oracle(at: Pair<'_>, sample: &Sample, cuts: &[u32]) -> Result<KnownResult, String> {
     let sampled = interpret(at, sample, cuts, Contents::Sampled)?;
     if shows_something(at.core, &sampled) {
         return Ok(sampled);
@@ -233,9 +237,9 @@ fn ask_oracle(at: Pair<'_>, sample: &Sample, cuts: &[u32]) -> Result<Judged, Str
 }
 
 /// Whether a backend that does nothing, or writes all zeros, would be detected.
-fn shows_something(core: &Core, judged: &Judged) -> bool {
-    let Ok(outputs) = &judged.outcome else { return true };
-    let written = core.parameters.iter().zip(&judged.exhibit.memory);
+fn shows_something(core: &Core, known: &KnownResult) -> bool {
+    let Ok(outputs) = &known.outcome else { return true };
+    let written = core.parameters.iter().zip(&known.small_call.memory);
     let mut written = written.filter(|(parameter, _)| parameter.access.is_output()).zip(outputs);
     written.any(|((parameter, before), after)| match parameter.access {
         Access::ReadWrite => before != after,
@@ -243,20 +247,23 @@ fn shows_something(core: &Core, judged: &Judged) -> bool {
     })
 }
 
-fn interpret(at: Pair<'_>, sample: &Sample, cuts: &[u32], contents: Contents) -> Result<Judged, String> {
+fn interpret(at: Pair<'_>, sample: &Sample, cuts: &[u32], contents: Contents) -> Result<KnownResult, String> {
     let mut failure = String::new();
     for &most in cuts {
-        let exhibit = exhibit(at, sample, most, false, contents)?;
-        let subgroup_size = exhibit.config.subgroup_size.or(lanes(at));
-        let config = DispatchConfig { timeout: Some(ORACLE_LIMIT), subgroup_size, ..exhibit.config.clone() };
-        let oracle = match &exhibit.plan {
+        let small_call = small_call(at, sample, most, false, contents)?;
+        let subgroup_size = small_call.config.subgroup_size.or(lanes(at));
+        let config =
+            DispatchConfig { timeout: Some(ORACLE_LIMIT), subgroup_size, ..small_call.config.clone() };
+        let oracle = match &small_call.plan {
             None => pipeline::compile(Arc::new(CpuRef), at.core.program(), &config),
             Some(plan) => plan.pipeline(Arc::new(CpuRef), &config),
         };
         let oracle = oracle.map_err(|error| error.to_string())?;
-        match run(at.core, &*oracle, &exhibit, &config) {
-            Ok(outputs) => return Ok(Judged { exhibit, outcome: Ok(outputs) }),
-            Err(BackendError::Trapped { code, .. }) => return Ok(Judged { exhibit, outcome: Err(code) }),
+        match run(at.core, &*oracle, &small_call, &config) {
+            Ok(outputs) => return Ok(KnownResult { small_call, outcome: Ok(outputs) }),
+            Err(BackendError::Trapped { code, .. }) => {
+                return Ok(KnownResult { small_call, outcome: Err(code) });
+            }
             Err(error @ BackendError::Timeout { .. }) => failure = error.to_string(),
             Err(error) => return Err(format!("the interpreter could not run it: {error}")),
         }
@@ -265,22 +272,23 @@ fn interpret(at: Pair<'_>, sample: &Sample, cuts: &[u32], contents: Contents) ->
 }
 
 /// The code that a small call runs on a backend: the base code, or a plan of its size.
-fn code_for(at: Pair<'_>, exhibit: &KnownResult) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
-    match &exhibit.plan {
+fn code_for(at: Pair<'_>, small_call: &SmallCall) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+    match &small_call.plan {
         None => code::base(at).map(|ready| ready.pipeline),
         Some(plan) => plan.pipeline(at.backend.live()?.driver, &at.core.config.code_policy()),
     }
 }
 
-fn compare(at: Pair<'_>, judged: &Judged, limit: Option<Duration>) -> Result<(), Finding> {
+fn compare(at: Pair<'_>, known: &KnownResult, limit: Option<Duration>) -> Result<(), Finding> {
     let Pair { core, backend } = at;
-    let Judged { exhibit, outcome } = judged;
-    let pipeline = code_for(at, exhibit).map_err(failed)?;
+    let KnownResult { small_call, outcome } = known;
+    let pipeline = code_for(at, small_call).map_err(failed)?;
     process_exit::rest();
-    let found = run(core, &*pipeline, exhibit, &DispatchConfig { timeout: limit, ..exhibit.config.clone() });
+    let found =
+        run(core, &*pipeline, small_call, &DispatchConfig { timeout: limit, ..small_call.config.clone() });
     match (outcome, found) {
         (Ok(expected), Ok(found)) => {
-            let programs = exhibit.plan.as_ref().map(Plan::programs);
+            let programs = small_call.plan.as_ref().map(Plan::programs);
             let programs = programs.unwrap_or_else(|| vec![core.program()]);
             let judge = Judge::new(backend.profile(), programs, &core.config);
             let difference = judge.difference(&core.outputs(), expected, &found);
@@ -295,23 +303,54 @@ fn compare(at: Pair<'_>, judged: &Judged, limit: Option<Duration>) -> Result<(),
     }
 }
 
-/// Verifies the routine on a backend, and reports the outcome to the router.
+/// Verifies the routine on a backend and reports the outcome to the router, unless that has been
+/// done by the time it is this caller's turn. If the limit is shorter than the verification, the
+/// caller goes on without an outcome, and the verification continues for later ones.
 pub(crate) fn verify(core: &Arc<Core>, index: BackendIndex, limit: Duration) {
-    core.evidence.renew();
-    let outcome = within(core, index, limit, |at| {
-        let judged = judged(at).map_err(Finding::Inconclusive)?;
-        compare(at, &judged, Some(BACKEND_LIMIT))?;
-        make_spot(at);
-        timings(at, &judged).map_err(failed)
-    });
-    let now_ns = core.shared.now_ns();
-    let rejection = match &outcome {
-        Ok(timings) => return core.routes.verified(index, Ok(timings), now_ns),
-        Err(finding) => finding.as_ref(),
+    let Some(backend) = core.shared.backends.get(index.index()) else { return };
+    let Some(turn) = core.state(backend).verifying.take(limit.min(BACKEND_LIMIT)) else {
+        if limit >= BACKEND_LIMIT {
+            report(core, index, &Err(Finding::Failed("an earlier check of it has not returned".into())));
+        }
+        return;
     };
-    let (routine, backend) = (core.name(), core.shared.router.id(index));
-    tracing::info!(routine, backend, ?rejection, "the backend is not used for this");
-    core.routes.verified(index, Err(rejection), now_ns);
+    if !core.routes.lacks_verification(index, core.shared.now_ns()) {
+        return;
+    }
+    core.evidence.renew();
+    let began = Instant::now();
+    let outcome = within(core, index, limit, move |at| {
+        let _turn = turn;
+        let outcome = verified(at);
+        // By then a caller that waited this long has reported that it does not return.
+        if began.elapsed() < BACKEND_LIMIT {
+            report(at.core, index, &outcome);
+        }
+        Ok(())
+    });
+    if let Err(finding) = outcome
+        && (limit >= BACKEND_LIMIT || !matches!(finding, Finding::Inconclusive(_)))
+    {
+        report(core, index, &Err(finding));
+    }
+}
+
+fn verified(at: Pair<'_>) -> Result<Vec<Timing>, Finding> {
+    helper_trial::survives(at).map_err(failed)?;
+    let known = known_result(at).map_err(Finding::Inconclusive)?;
+    compare(at, &known, Some(BACKEND_LIMIT))?;
+    make_spot(at);
+    timings(at, &known).map_err(failed)
+}
+
+/// Reports the outcome of a verification to the router.
+fn report(core: &Core, index: BackendIndex, outcome: &Result<Vec<Timing>, Finding>) {
+    let outcome = outcome.as_ref().map(Vec::as_slice).map_err(Finding::as_ref);
+    if let Err(rejection) = outcome {
+        let (routine, backend) = (core.name(), core.shared.router.id(index));
+        tracing::info!(routine, backend, ?rejection, "the backend is not used for this");
+    }
+    core.routes.verified(index, outcome, core.shared.now_ns());
 }
 
 /// Checks that a backend still gives the oracle's results, and reports the outcome to the router.
@@ -328,8 +367,9 @@ pub(crate) fn canary(
     }
     let began = Instant::now();
     let outcome = within(core, index, limit, |at| {
-        let judged = judged(at).map_err(Finding::Inconclusive)?;
-        compare(at, &judged, Some(BACKEND_LIMIT))
+        helper_trial::survives(at).map_err(failed)?;
+        let known = known_result(at).map_err(Finding::Inconclusive)?;
+        compare(at, &known, Some(BACKEND_LIMIT))
     });
     tell(core, index, outcome, began.elapsed())
 }
@@ -339,10 +379,10 @@ pub(crate) fn canary(
 /// to this one. Runs on the caller's thread, because starting another takes longer than most
 /// checks. The error describes the difference.
 pub(crate) fn spot_check(at: Pair<'_>, left: Option<Duration>, elapsed: Duration) -> Result<(), String> {
-    let spot = at.side().spot.get();
+    let spot = at.state().spot.get();
     let Some(spot) = spot.filter(|spot| spot.is_due(nanoseconds(elapsed), left)) else { return Ok(()) };
     let began = Instant::now();
-    let outcome = contain(|| compare(at, &spot.judged, left));
+    let outcome = contain(|| compare(at, &spot.known, left));
     let took = began.elapsed();
     spot.took(nanoseconds(took));
     match outcome.unwrap_or_else(|message| Err(Finding::Failed(message))) {
@@ -354,10 +394,10 @@ pub(crate) fn spot_check(at: Pair<'_>, left: Option<Duration>, elapsed: Duration
 /// Creates the spot check of a backend that was just verified, if the interpreter is fast enough.
 fn make_spot(at: Pair<'_>) {
     let Some(sample) = at.core.evidence.used().sample else { return };
-    if let Ok(judged) = ask_oracle(at, &sample, &[SMALL_CUT]) {
+    if let Ok(known) = ask_oracle(at, &sample, &[SMALL_CUT]) {
         let began = Instant::now();
-        if compare(at, &judged, Some(BACKEND_LIMIT)).is_ok() {
-            at.side().spot.get_or_init(|| Spot::new(judged, nanoseconds(began.elapsed())));
+        if compare(at, &known, Some(BACKEND_LIMIT)).is_ok() {
+            at.state().spot.get_or_init(|| Spot::new(known, nanoseconds(began.elapsed())));
         }
     }
 }
@@ -370,11 +410,11 @@ fn tell(
     took: Duration,
 ) -> Result<(), String> {
     // A check that ran out of time proves nothing.
-    let told = match &outcome {
+    let verdict = match &outcome {
         Ok(()) | Err(Finding::Inconclusive(_)) => Ok(()),
         Err(finding) => Err(finding.as_ref()),
     };
-    core.routes.canary(index, told, nanoseconds(took), core.shared.now_ns());
+    core.routes.canary(index, verdict, nanoseconds(took), core.shared.now_ns());
     match outcome {
         Err(Finding::Wrong(reason) | Finding::Failed(reason)) => Err(reason),
         Ok(()) | Err(Finding::Inconclusive(_)) => Ok(()),
@@ -393,15 +433,10 @@ fn within<T: Send + 'static>(
     let Some(backend) = backend else {
         return Err(Finding::Failed("it is not part of the runtime".into()));
     };
-    let check = {
-        let backend = backend.clone();
-        move || {
-            let at = Pair { core: &core, backend: &backend };
-            helper_trial::survives(at).map_err(failed)?;
-            check(at)
-        }
-    };
-    let checked = vyre_driver::within(&format!("verify-{}", backend.id), limit.min(BACKEND_LIMIT), check);
+    let name = format!("verify-{}", backend.id);
+    let checked = vyre_driver::within(&name, limit.min(BACKEND_LIMIT), move || {
+        check(Pair { core: &core, backend: &backend })
+    });
     checked.unwrap_or_else(|unfinished| {
         Err(match unfinished {
             Unfinished::Late if limit < BACKEND_LIMIT => {
@@ -418,18 +453,18 @@ fn within<T: Send + 'static>(
 
 /// Times the backend at up to four sizes, as far as the routine has sizes, without a deadline,
 /// which would slow some backends down. Empty for a kernel that traps.
-fn timings(at: Pair<'_>, judged: &Judged) -> Result<Vec<Timing>, BackendError> {
+fn timings(at: Pair<'_>, known: &KnownResult) -> Result<Vec<Timing>, BackendError> {
     let mut timings = Vec::new();
-    let Some(sample) = at.core.evidence.used().sample.filter(|_| judged.outcome.is_ok()) else {
+    let Some(sample) = at.core.evidence.used().sample.filter(|_| known.outcome.is_ok()) else {
         return Ok(timings);
     };
-    let of = |most, grown| exhibit(at, &sample, most, grown, Contents::Sampled);
+    let of = |most, grown| small_call(at, &sample, most, grown, Contents::Sampled);
     if let Ok(small) = of(SMALL_CUT, false)
-        && small.elements < judged.exhibit.elements
+        && small.elements < known.small_call.elements
     {
         timings.push(timing(at, &small)?);
     }
-    let mut last = timing(at, &judged.exhibit)?;
+    let mut last = timing(at, &known.small_call)?;
     timings.push(last);
     for elements in [CUTS[0], LARGE_CUT] {
         let growth = u64::from(elements) / last.elements.max(1);
@@ -445,18 +480,18 @@ fn timings(at: Pair<'_>, judged: &Judged) -> Result<Vec<Timing>, BackendError> {
     Ok(timings)
 }
 
-fn timing(at: Pair<'_>, exhibit: &KnownResult) -> Result<Timing, BackendError> {
-    let pipeline = code_for(at, exhibit)?;
-    let mut memory = exhibit.memory.clone();
+fn timing(at: Pair<'_>, small_call: &SmallCall) -> Result<Timing, BackendError> {
+    let pipeline = code_for(at, small_call)?;
+    let mut memory = small_call.memory.clone();
     let mut bindings = bindings(at.core, &mut memory);
     let mut least = u64::MAX;
     for round in 0..=TIMED_RUNS {
         process_exit::rest();
         let began = Instant::now();
-        quietly(|| pipeline.dispatch_bound(&mut bindings, &exhibit.config))?;
+        quietly(|| pipeline.dispatch_bound(&mut bindings, &small_call.config))?;
         // The first run warms up. Concurrent calls only ever make a run slower, so the minimum
         // counts.
         least = if round == 0 { u64::MAX } else { least.min(nanoseconds(began.elapsed())) };
     }
-    Ok(Timing { elements: exhibit.elements, elapsed_ns: least })
+    Ok(Timing { elements: small_call.elements, elapsed_ns: least })
 }

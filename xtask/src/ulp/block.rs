@@ -1,9 +1,9 @@
 //! Evaluates an expansion for a block of inputs at a time: one tight loop per step, which the
 //! compiler vectorises.
 //!
-//! A value is kept as the bits of one [`Word`] per lane: 32 for expansions of `f32`, 64 for those of
-//! `f64`; a `bool` is 0 or 1. Both sides of an `if` process all lanes; only the lanes selected by
-//! the condition write locals, and a side that no lane takes is skipped. The result is
+//! A value is kept as the bits of one [`Word`] per lane: 32 for expansions of `f32`, 64 for those
+//! of `f64`; a `bool` is 0 or 1. Both sides of an `if` process all lanes; only the lanes selected
+//! by the condition write locals, and a side that no lane takes is skipped. The result is
 //! bit-identical to that of [`vyre_foundation::ops::eval`], which this module's tests check.
 
 use vyre_foundation::kernel::{LocalId, Operands, ValueId};

@@ -23,7 +23,8 @@ macro_rules! kernels {
 kernels! {
     "stencil" "blur" "sobel" "threshold" "grey" "equalise" "life" "matvec" "transpose" "batched" "solve" "gram" "csr" "nbody"
     "gcd" "popcount" "parity" "xorshift" "automaton" "dfa" "upper" "fir" "iir" "haar" "complex" "options_f64"
-    "spaces" "dots" "bins" "yuv" "erode" "hex"
+    "spaces" "dots" "bins" "yuv" "erode" "hex" "sad" "dct" "butterfly" "eliminate" "digits" "prefix" "normalise"
+    "polynomial" "redblack" "characters" "columns"
 }
 
 /// Embeds the C files by name.

@@ -63,8 +63,8 @@ pub struct Options {
     pub subgroup_size: Option<u32>,
     /// Table ops that must not appear.
     pub without: BTreeSet<Op>,
-    /// Programs about indices only (`generate/indices.rs`): accesses that a launch proves in range or
-    /// not, on integers.
+    /// Programs about indices only (`generate/indices.rs`): accesses that a launch proves in range
+    /// or not, on integers.
     pub indices: bool,
     /// Approximate number of statements per program.
     pub max_statements: u32,

@@ -65,8 +65,8 @@ impl Tally {
         }
     }
 
-    /// The kernel whose proof the case's dispatch completes: all accesses that it can prove are left
-    /// unchecked, as in a pipeline.
+    /// The kernel whose proof the case's dispatch completes: all accesses that it can prove are
+    /// left unchecked, as in a pipeline.
     fn proved(&mut self, kernel: &Kernel, case: &Case, schedule: &mut Schedule) -> Kernel {
         for attempt in 0.. {
             let optimized = optimize(kernel.clone(), schedule);
@@ -288,7 +288,7 @@ fn messages_survive_every_pass() {
         (done.outputs[0].clone(), lowered.said(&done.outputs[1]))
     };
     let (outputs, expected) = said(&kernel);
-    assert_eq!((expected.told, expected.failed, outputs), (110, 10, x.clone()));
+    assert_eq!((expected.count, expected.failed, outputs), (110, 10, x.clone()));
     let alone = Pass::ALL.iter().map(|pass| Schedule { passes: vec![*pass], ..Schedule::none() });
     for schedule in alone.chain([Schedule::quick(), Schedule::full(), Schedule::full().with_coarsening(4)]) {
         let found = said(&optimize(kernel.clone(), &schedule)).1;

@@ -9,9 +9,9 @@ use super::call::{Passed, Scalars};
 use super::narrow::{Width, narrow};
 use super::ranges::Range;
 use super::{Emitter, Neighbours, Pieces, element_bytes, lane_bytes, lane_type, scalar_type};
-use crate::piece::{I8, I32, I64, IntOrder, Lane, Narrow, Value as Operand};
+use crate::piece::{Block, I8, I32, I64, IntOrder, Lane, Narrow, Value as Operand};
 use crate::routines;
-use crate::vector::{Calc, Index, Reg, Shape, Slot, Store};
+use crate::vector::{Calc, Index, Reg, RegType, Store, VectorSlot};
 use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::{BufferId, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};
@@ -38,7 +38,7 @@ impl Emitter<'_> {
         element: DataType,
         index: Index,
         checked: bool,
-        shape: Shape,
+        reg_type: RegType,
     ) -> Pieces {
         match (place, index) {
             (Place::Buffer(buffer), Index::Same(index)) => {
@@ -66,25 +66,25 @@ impl Emitter<'_> {
                     self.gather(buffer, element, &index, checked)
                 }
             },
-            (Place::Array(array), Index::Same(index)) if !shape.vector => {
-                vec![self.load_array_one(array.0, index, shape.ty, checked)]
+            (Place::Array(array), Index::Same(index)) if !reg_type.vector => {
+                vec![self.load_array_one(array.0, index, reg_type.ty, checked)]
             }
-            (Place::Array(array), Index::Same(index)) => self.load_array_row(array.0, index, shape.ty),
+            (Place::Array(array), Index::Same(index)) => self.load_array_row(array.0, index, reg_type.ty),
             (Place::Array(array), Index::Consecutive(base)) => {
                 let index = self.consecutive(base);
-                self.gather_array(array.0, &index, shape.ty)
+                self.gather_array(array.0, &index, reg_type.ty)
             }
             (Place::Array(array), Index::Strided(base, stride)) => {
                 let index = self.strided(base, stride);
-                self.gather_array(array.0, &index, shape.ty)
+                self.gather_array(array.0, &index, reg_type.ty)
             }
             (Place::Array(array), Index::Spaced(base, stride)) => {
                 let index = self.spaced(base, stride);
-                self.gather_array(array.0, &index, shape.ty)
+                self.gather_array(array.0, &index, reg_type.ty)
             }
             (Place::Array(array), Index::Mostly { each: index, .. } | Index::Each(index)) => {
                 let index = self.vector(index);
-                self.gather_array(array.0, &index, shape.ty)
+                self.gather_array(array.0, &index, reg_type.ty)
             }
         }
     }
@@ -493,7 +493,7 @@ impl Emitter<'_> {
 
     fn store_buffer(&mut self, buffer: BufferId, store: &Store) {
         match store.index {
-            Index::Same(index) if !self.shape(store.value).vector => self.store_same(buffer, index, store),
+            Index::Same(index) if !self.reg_type(store.value).vector => self.store_same(buffer, index, store),
             Index::Same(index) => {
                 let index = self.vector(index);
                 self.scatter(buffer, &index, store);
@@ -542,7 +542,12 @@ impl Emitter<'_> {
         let index = self.scalar(base);
         let index = self.builder.extend_unsigned(I64, index);
         let pieces = self.vector(store.value);
-        let mut condition = store.mask.map(|mask| self.all(mask));
+        // A data-dependent mask is usually mixed; a guard or the end of a row rarely is.
+        let is_mask =
+            store.mask.is_some_and(|mask| self.guards[mask.0 as usize].is_none()) && self.remaining.is_none();
+        let is_masked = is_mask && self.builder.stores_masked();
+        let whole = store.mask.filter(|_| !is_masked);
+        let mut condition = whole.map(|mask| self.all(mask));
         if store.checked {
             let inside = self.all_inside(buffer, index);
             condition = Some(match condition {
@@ -552,6 +557,9 @@ impl Emitter<'_> {
         }
         let wide = |this: &mut Self| {
             let address = this.address(buffer, store.element, index);
+            if let Some(mask) = store.mask.filter(|_| is_masked) {
+                return this.store_masked(store, mask, address);
+            }
             // Data rewritten in a loop is better kept in the caches.
             if this.past_caches.get(buffer.index()) == Some(&true) && this.loops.is_empty() {
                 return this.store_past_caches(&pieces, address);
@@ -563,7 +571,6 @@ impl Emitter<'_> {
         let Some(condition) = condition else { return wide(self) };
         let (fast, slow, after) =
             (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
-        let is_mask = store.mask.is_some_and(|mask| self.guards[mask.0 as usize].is_none());
         if store.checked || !is_mask {
             self.builder.set_cold(slow);
         }
@@ -572,18 +579,60 @@ impl Emitter<'_> {
         wide(self);
         self.builder.jump(after, &[]);
         self.builder.begin(slow);
-        let running = self.running_bits(store.mask);
-        if !store.checked && is_mask && self.remaining.is_none() {
+        if !store.checked && is_mask {
+            let running = self.running_bits(store.mask);
             self.store_some(buffer, store.element, index, &pieces, running);
-            self.builder.jump(after, &[]);
-            self.builder.begin(after);
-            return;
+        } else {
+            self.store_border(buffer, index, store, after);
         }
+        self.builder.jump(after, &[]);
+        self.builder.begin(after);
+    }
+
+    /// Stores to consecutive elements from a 64-bit index on where some lanes do not run or are out
+    /// of range; goes to `after` on a path of its own where all are in range.
+    fn store_border(&mut self, buffer: BufferId, index: Operand, store: &Store, after: Block) {
+        if let Some(mask) = store.mask.filter(|_| self.builder.stores_masked()) {
+            let (some, outside) = (self.builder.create_block(), self.builder.create_block());
+            self.builder.set_cold(some);
+            self.builder.set_cold(outside);
+            let inside = self.all_inside(buffer, index);
+            self.builder.branch(inside, (some, &[]), (outside, &[]));
+            self.builder.begin(some);
+            let address = self.address(buffer, store.element, index);
+            self.store_masked(store, mask, address);
+            self.builder.jump(after, &[]);
+            self.builder.begin(outside);
+        }
+        let pieces = self.vector(store.value);
+        let running = self.running_bits(store.mask);
         self.pass(Passed::First, &pieces);
         let scalars = Scalars { number: buffer.index() as u64, index: Some(index), running: Some(running) };
         self.call(routines::store_neighbours(store.element), scalars);
-        self.builder.jump(after, &[]);
-        self.builder.begin(after);
+    }
+
+    /// Stores to consecutive elements in the lanes of a mask.
+    fn store_masked(&mut self, store: &Store, mask: Reg, address: Operand) {
+        let bytes = element_bytes(store.element) as u8;
+        let (pieces, masks) = match self.masked_halves(store, mask) {
+            Some(halves) => halves,
+            None => {
+                let ty = store.element.value_type();
+                let (pieces, mask) = (self.vector(store.value), self.vector(mask));
+                let masks = self.native_mask(ty, &mask);
+                if ty == ValueType::Bool {
+                    let one = self.constant_piece(ValueType::U32, 1);
+                    (pieces.iter().map(|&piece| self.builder.and(piece, one)).collect(), masks)
+                } else {
+                    (pieces, masks)
+                }
+            }
+        };
+        let mut offset = 0;
+        for (piece, mask) in pieces.into_iter().zip(masks) {
+            self.builder.store_masked(bytes, [piece, mask], address, offset);
+            offset += self.builder.ty(piece).lane_count() as i32 * i32::from(bytes);
+        }
     }
 
     /// Stores to consecutive elements from a 64-bit index on, in the running lanes. A
@@ -889,7 +938,7 @@ impl Emitter<'_> {
 
     // Values that cross barriers.
 
-    fn slot_address(&mut self, slot: Slot) -> Operand {
+    fn slot_address(&mut self, slot: VectorSlot) -> Operand {
         let ty = self.code.slots[slot.0 as usize];
         let first = self.builder.extend_unsigned(I64, self.first_lane);
         let own = self.builder.times(first, i64::from(lane_bytes(ty)));
@@ -897,13 +946,13 @@ impl Emitter<'_> {
         self.builder.add(base, own)
     }
 
-    pub(super) fn keep(&mut self, slot: Slot, reg: Reg) {
+    pub(super) fn keep(&mut self, slot: VectorSlot, reg: Reg) {
         let address = self.slot_address(slot);
         let pieces = self.vector(reg);
         self.store_pieces(&pieces, address, 0);
     }
 
-    pub(super) fn recall(&mut self, slot: Slot) -> Pieces {
+    pub(super) fn recall(&mut self, slot: VectorSlot) -> Pieces {
         let address = self.slot_address(slot);
         self.reload(self.code.slots[slot.0 as usize], address)
     }

@@ -98,9 +98,9 @@ impl Emitter<'_> {
 
     /// Returns one lane of a register.
     fn lane_of_register(&mut self, reg: Reg, lane: usize) -> Operand {
-        let shape = self.shape(reg);
+        let reg_type = self.reg_type(reg);
         let pieces = self.pieces(reg);
-        if shape.vector { self.scalar_lane(shape.ty, &pieces, lane) } else { pieces[0] }
+        if reg_type.vector { self.scalar_lane(reg_type.ty, &pieces, lane) } else { pieces[0] }
     }
 
     fn element_address(&mut self, buffer: BufferId, index: Operand) -> Operand {
@@ -207,7 +207,7 @@ impl Emitter<'_> {
                 let bits = self.builder.extend_unsigned(I64, bits);
                 self.broadcast(ValueType::U64, bits)
             }
-            SubgroupOp::Broadcast if !self.shape(operands[1]).vector => {
+            SubgroupOp::Broadcast if !self.reg_type(operands[1]).vector => {
                 let values = self.present(operands[0], mask);
                 let value = self.chosen_lane(&values, operands[1], ty);
                 self.broadcast(ty, value)
@@ -288,22 +288,20 @@ impl Emitter<'_> {
     }
 
     fn reduce_words(&mut self, values: Pieces, combine: Combine, ty: ValueType) -> Pieces {
-        let op = combine.op();
         let mut all = values[0];
         for &piece in &values[1..] {
-            all = self.combine_words(op, ty, all, piece);
+            all = self.combine_words(combine, ty, [all, piece]);
         }
         let mut distance = self.piece_lanes(ty) as u32 / 2;
         while distance > 0 {
             let others = self.builder.swap(all, distance);
-            all = self.combine_words(op, ty, all, others);
+            all = self.combine_words(combine, ty, [all, others]);
             distance /= 2;
         }
         vec![all; values.len()]
     }
 
     fn scan_words(&mut self, values: Pieces, combine: Combine, ty: ValueType) -> Pieces {
-        let op = combine.op();
         let identity = self.constant_vector(combine.identity(ty))[0];
         let last = self.piece_lanes(ty) as u32 - 1;
         let mut carry: Option<Operand> = None;
@@ -312,14 +310,14 @@ impl Emitter<'_> {
             let mut sums = piece;
             for distance in [1, 2] {
                 let below = self.builder.move_up_within(identity, sums, distance);
-                sums = self.combine_words(op, ty, below, sums);
+                sums = self.combine_words(combine, ty, [below, sums]);
             }
             if last > 3 {
                 let below = self.builder.carry_half(identity, sums);
-                sums = self.combine_words(op, ty, below, sums);
+                sums = self.combine_words(combine, ty, [below, sums]);
             }
             if let Some(carry) = carry {
-                sums = self.combine_words(op, ty, carry, sums);
+                sums = self.combine_words(combine, ty, [carry, sums]);
             }
             carry = Some(self.builder.splat_lane(sums, last));
             scanned.push(sums);
@@ -340,7 +338,7 @@ impl Emitter<'_> {
 
     /// Returns a vector with absent lanes set to zero.
     fn present(&mut self, operand: Reg, mask: Option<Reg>) -> Pieces {
-        let ty = self.shape(operand).ty;
+        let ty = self.reg_type(operand).ty;
         let pieces = self.vector(operand);
         match mask {
             None => pieces,

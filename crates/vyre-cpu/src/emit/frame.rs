@@ -1,13 +1,14 @@
 //! The function around the kernel: context loads, the loops over rows, workgroups and vectors of
 //! invocations, and the layout of scratch memory.
 
-use super::broadcast::used_in_loops;
-use super::halves::half_registers;
-use super::numbers::number_registers;
+use super::half_lanes::half_registers;
+use super::never_nan::number_registers;
 use super::ranges::Ranges;
+use super::read_in_loops::used_in_loops;
 use super::records::fields_of_records;
-use super::spread::spread_registers;
+use super::spread_lanes::spread_registers;
 use super::squares::Square;
+use super::windows::columns_of_records;
 use super::{Emitter, lane_bytes, scalar_type};
 use crate::context::{Context, DONE};
 use crate::piece::{Block, Builder, Function, I32, I64, IntOrder, Machine, Value as Operand};
@@ -107,6 +108,7 @@ pub(crate) fn emit(
     let params: Vec<Operand> = builder.entry_params().to_vec();
     let zero = builder.int(I32, 0);
     let ranges = Ranges::new(code);
+    let columns = columns_of_records(code, machine.piece_bytes);
     let mut emitter = Emitter {
         code,
         kernel,
@@ -116,7 +118,7 @@ pub(crate) fn emit(
         vars: Vec::new(),
         constants: vec![None; code.regs.len()],
         numbers: number_registers(code),
-        halves: half_registers(code, &ranges, machine.piece_bytes),
+        halves: half_registers(code, &ranges, &columns, machine.piece_bytes),
         half_values: vec![None; code.regs.len()],
         ranges,
         ordered: vec![None; code.regs.len()],
@@ -144,6 +146,8 @@ pub(crate) fn emit(
         tiles: Vec::new(),
         fields: fields_of_records(kernel, code),
         records: HashMap::new(),
+        columns,
+        windows: HashMap::new(),
         square: None,
         lane_memory: Vec::new(),
         builder,
@@ -189,14 +193,14 @@ impl Emitter<'_> {
     }
 
     fn declare_variables(&mut self) {
-        for (number, shape) in self.code.vars.iter().enumerate() {
+        for (number, reg_type) in self.code.vars.iter().enumerate() {
             let variables = if self.halves.vars[number] {
                 self.half_variable_types().into_iter().map(|ty| self.builder.declare(ty)).collect()
-            } else if shape.vector {
-                let piece = self.piece_type(shape.ty);
-                (0..self.piece_count(shape.ty)).map(|_| self.builder.declare(piece)).collect()
+            } else if reg_type.vector {
+                let piece = self.piece_type(reg_type.ty);
+                (0..self.piece_count(reg_type.ty)).map(|_| self.builder.declare(piece)).collect()
             } else {
-                vec![self.builder.declare(scalar_type(shape.ty))]
+                vec![self.builder.declare(scalar_type(reg_type.ty))]
             };
             self.vars.push(variables);
         }
@@ -319,8 +323,8 @@ impl Emitter<'_> {
         self.builder.begin(done);
     }
 
-    /// Processes as many rows as a piece has lanes, with their columns transposed, if there are that
-    /// many in the block and in the layer, and goes on at `start`; otherwise goes to `single`.
+    /// Processes as many rows as a piece has lanes, with their columns transposed, if there are
+    /// that many in the block and in the layer, and goes on at `start`; otherwise goes to `single`.
     fn square_or(
         &mut self,
         single: Block,

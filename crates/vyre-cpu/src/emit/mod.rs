@@ -9,41 +9,48 @@
 //! or proved by the optimizer), the thread's scratch memory, and the workgroup's memory.
 
 mod access;
-mod broadcast;
+mod bounds_masks;
 mod call;
-mod division;
-mod elementwise;
+mod columns;
+mod counted_loops;
 mod exchange;
 mod frame;
-mod guard;
-mod halves;
+mod half_lanes;
+mod half_ops;
 mod narrow;
-mod numbers;
+mod never_nan;
+mod ops;
 mod ranges;
+mod read_in_loops;
 mod records;
 mod spaced;
-mod spread;
+mod spread_lanes;
 mod squares;
 mod strided;
 mod tiles;
+mod windows;
 
 use crate::context::{CANCELLED, TRAPPED};
 use crate::piece::{
     Block, Builder, F32, F64, I8, I32, I64, IntOrder, StackSlot, Type, Value as Operand, Variable,
 };
-use crate::vector::{Calc, Index, Inst, Reg, Shape, Source, Var, VectorCode};
-use guard::{Counted, Guard};
-use halves::Halves;
+use crate::vector::{Calc, Index, Inst, Reg, RegType, Source, Var, VectorCode};
+use bounds_masks::{Counted, Guard};
+use columns::Window;
+use half_lanes::HalfLanes;
+use narrow::Width;
 use ranges::Ranges;
 use records::{Field, Loaded};
-use spread::{Lane, Spread};
+use spread_lanes::{Spread, SpreadLane};
 use squares::Square;
 use std::collections::HashMap;
 use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};
+use windows::Column;
 
 pub(crate) use frame::{Layout, SharedBuffer, emit};
+pub(crate) use windows::loads_of_records;
 
 /// A vector of consecutive elements of a buffer that the kernel only reads.
 #[derive(Clone, Copy)]
@@ -80,7 +87,7 @@ struct Emitter<'a> {
     /// Value ranges of registers.
     ranges: Ranges,
     /// What is held in 16-bit lanes, and the values of registers in them.
-    halves: Halves,
+    halves: HalfLanes,
     half_values: Vec<Option<Pieces>>,
     /// For a mask register that compares two floats: the smaller and the greater where it is set.
     ordered: Vec<Option<(Reg, Reg)>>,
@@ -94,7 +101,7 @@ struct Emitter<'a> {
     guards: Vec<Option<Guard>>,
     /// How registers are spread, and the lanes of those that are.
     spread: Vec<Option<Spread>>,
-    spread_values: Vec<Option<Vec<Lane>>>,
+    spread_values: Vec<Option<Vec<SpreadLane>>>,
     /// Pointer and length of each buffer.
     buffers: Vec<(Operand, Operand)>,
     context: Operand,
@@ -118,6 +125,9 @@ struct Emitter<'a> {
     /// Loads that are fields of records, and what is loaded of each record.
     fields: HashMap<Reg, Field>,
     records: HashMap<usize, Loaded>,
+    /// Loads that are columns of windows of records, and the windows that are loaded.
+    columns: HashMap<Reg, Column>,
+    windows: HashMap<(usize, Width), Window>,
     /// The square of lanes and rows being processed.
     square: Option<Square>,
     /// Stack memory for lanes handled one by one.
@@ -169,14 +179,14 @@ impl Emitter<'_> {
         self.lanes() / self.piece_lanes(ty)
     }
 
-    fn shape(&self, reg: Reg) -> Shape {
-        self.code.shape(reg)
+    fn reg_type(&self, reg: Reg) -> RegType {
+        self.code.reg_type(reg)
     }
 
-    /// Returns a register's values in their present shape.
+    /// Returns a register's values as they are: a scalar or pieces.
     fn pieces(&mut self, reg: Reg) -> Pieces {
         if let Some(guard) = self.guards[reg.0 as usize] {
-            return if self.shape(reg).vector {
+            return if self.reg_type(reg).vector {
                 self.guard_mask(guard)
             } else {
                 vec![self.guard_holds(guard)]
@@ -196,8 +206,8 @@ impl Emitter<'_> {
 
     /// Returns a register as a vector; a scalar is broadcast.
     fn vector(&mut self, reg: Reg) -> Pieces {
-        let shape = self.shape(reg);
-        if shape.vector {
+        let reg_type = self.reg_type(reg);
+        if reg_type.vector {
             return self.pieces(reg);
         }
         if let Some(value) = self.constants[reg.0 as usize] {
@@ -207,7 +217,7 @@ impl Emitter<'_> {
             return pieces.clone();
         }
         let scalar = self.scalar(reg);
-        self.broadcast(shape.ty, scalar)
+        self.broadcast(reg_type.ty, scalar)
     }
 
     fn broadcast(&mut self, ty: ValueType, scalar: Operand) -> Pieces {
@@ -262,7 +272,10 @@ impl Emitter<'_> {
             Inst::If { condition, then, otherwise } => return self.conditional(*condition, then, otherwise),
             Inst::Loop { body, next, rest } => {
                 let rounds = if *rest { 1 } else { self.rounds_at_once(&[body, next]) };
-                self.repeat(body, next, rounds);
+                match self.counted_loop(body, next).filter(|_| rounds > 1) {
+                    Some(counted) => self.repeat_counted(counted, body, next, rounds),
+                    None => self.repeat(body, next, rounds),
+                }
             }
             Inst::Break => return self.leave(self.loops.last().map(|&(_, exit)| exit)),
             Inst::Continue => return self.leave(self.loops.last().map(|&(next, _)| next)),
@@ -350,7 +363,11 @@ impl Emitter<'_> {
 
     /// Unroll factor of a loop: a short one would mostly poll its flag and jump.
     fn rounds_at_once(&self, round: &[&[Inst]]) -> usize {
+        // A poll and a jump are four instructions; the more often a body is repeated, the less the
+        // next repetition saves. 8 changes only one of the benchmarks (`scan_apply`).
         const MOST: usize = 4;
+        // With 24, a third of the benchmarks repeats less; with 96, all code together grows by 6%,
+        // for loops of which polling is less than a tenth.
         const SIZE: usize = 48;
         let size: Option<usize> = round.iter().map(|block| self.size(block)).sum();
         size.map_or(1, |size| (SIZE / size.max(1)).clamp(1, MOST))
@@ -361,7 +378,7 @@ impl Emitter<'_> {
         let (lanes, words) = (self.lanes(), self.piece_count(ValueType::U32).max(1));
         let size = |inst: &Inst| match inst {
             Inst::Def(reg, calc) => {
-                let pieces = if self.shape(*reg).vector { words } else { 1 };
+                let pieces = if self.reg_type(*reg).vector { words } else { 1 };
                 match calc {
                     _ if self.spread[reg.0 as usize].is_some() => Some(lanes),
                     Calc::Atomic { index, .. } if self.spread[index.0 as usize].is_some() => Some(lanes),
@@ -376,7 +393,7 @@ impl Emitter<'_> {
                     Calc::Load { index: Index::Spaced(..), .. } => Some(2 * lanes),
                     Calc::Load { index: Index::Mostly { .. }, .. } => Some(4 * lanes),
                     Calc::Load { .. } => Some(1 + pieces),
-                    Calc::Atomic { .. } if !self.shape(*reg).vector => Some(3),
+                    Calc::Atomic { .. } if !self.reg_type(*reg).vector => Some(3),
                     Calc::Atomic { .. } | Calc::Subgroup { .. } => None,
                 }
             }
@@ -422,10 +439,13 @@ impl Emitter<'_> {
         if self.note_guard(reg, calc) {
             return;
         }
-        let shape = self.shape(reg);
+        let reg_type = self.reg_type(reg);
         let pieces = match calc {
             Calc::Const(value) => {
-                if shape.vector {
+                if reg_type.vector {
+                    if self.halves.regs[reg.0 as usize] {
+                        self.set_half_constant(reg, *value);
+                    }
                     self.constant_vector(*value)
                 } else {
                     self.constants[reg.0 as usize] = Some(*value);
@@ -440,17 +460,19 @@ impl Emitter<'_> {
                 variables.into_iter().map(|variable| self.builder.get(variable)).collect()
             }
             Calc::Recall(slot) => self.recall(*slot),
-            Calc::Op(op, args) if self.halves.regs[reg.0 as usize] => self.half_operation(reg, *op, args),
             Calc::Tile(tile, number) => self.load_tile(*tile, *number),
-            Calc::Op(op, args) => {
-                self.note_order(reg, *op, args);
-                self.operation(*op, args, shape.vector)
-            }
+            Calc::Op(op, args) => match self.halves.ops[reg.0 as usize] {
+                Some(half_op) => self.half_operation(reg, half_op, args),
+                None => {
+                    self.note_order(reg, *op, args);
+                    self.operation(*op, args, reg_type.vector)
+                }
+            },
             Calc::Any(mask) => vec![self.any(*mask)],
             Calc::All(mask) => vec![self.all(*mask)],
             Calc::First(vector) => {
                 let pieces = self.pieces(*vector);
-                vec![self.scalar_lane(shape.ty, &pieces, 0)]
+                vec![self.scalar_lane(reg_type.ty, &pieces, 0)]
             }
             Calc::Load {
                 place: Place::Buffer(buffer),
@@ -471,36 +493,42 @@ impl Emitter<'_> {
             Calc::Load {
                 place: Place::Buffer(buffer), element, index: Index::Spaced(base, stride), ..
             } if self.is_in_square(reg) => self.load_square(reg, *buffer, *element, [*base, *stride]),
+            Calc::Load {
+                place: Place::Buffer(buffer), element, index: Index::Spaced(base, stride), ..
+            } if self.columns.contains_key(&reg) => {
+                let column = self.columns[&reg];
+                self.load_column(reg, column, (*buffer, *element), [*base, *stride])
+            }
             Calc::Load { place, element, index, checked } => {
                 self.note_neighbours(reg, calc);
-                self.load(*place, *element, *index, *checked, shape)
+                self.load(*place, *element, *index, *checked, reg_type)
             }
             Calc::Len(buffer) => {
                 let length = self.buffers[buffer.index()].1;
                 vec![self.builder.reduce(I32, length)]
             }
-            Calc::Atomic { op, buffer, index, operands, checked, .. } if !shape.vector => {
-                let update = Atomic { op: *op, buffer: *buffer, ty: shape.ty };
+            Calc::Atomic { op, buffer, index, operands, checked, .. } if !reg_type.vector => {
+                let update = Atomic { op: *op, buffer: *buffer, ty: reg_type.ty };
                 vec![self.atomic_alone(update, *index, operands, *checked)]
             }
             Calc::Atomic { op, buffer, index, operands, mask, checked, read } => {
-                let update = Atomic { op: *op, buffer: *buffer, ty: shape.ty };
+                let update = Atomic { op: *op, buffer: *buffer, ty: reg_type.ty };
                 if mask.is_some() || !self.is_own(*buffer) {
                     self.atomic_called(update, *index, operands, *mask)
                 } else {
                     let old = self.atomic_all(update, *index, operands, *checked);
                     // An unread result can have any value.
                     if *read {
-                        self.vector_of_scalars(shape.ty, &old)
+                        self.vector_of_scalars(reg_type.ty, &old)
                     } else {
-                        self.constant_vector(Value::zero(shape.ty))
+                        self.constant_vector(Value::zero(reg_type.ty))
                     }
                 }
             }
-            Calc::Subgroup { op, operands, mask } => self.subgroup(*op, operands, *mask, shape.ty),
+            Calc::Subgroup { op, operands, mask } => self.subgroup(*op, operands, *mask, reg_type.ty),
         };
-        if self.in_loops[reg.0 as usize] && !shape.vector {
-            self.broadcasts[reg.0 as usize] = Some(self.broadcast(shape.ty, pieces[0]));
+        if self.in_loops[reg.0 as usize] && !reg_type.vector {
+            self.broadcasts[reg.0 as usize] = Some(self.broadcast(reg_type.ty, pieces[0]));
         }
         self.set_reg(reg, pieces);
     }
@@ -526,7 +554,7 @@ impl Emitter<'_> {
     // Masks.
 
     fn any(&mut self, mask: Reg) -> Operand {
-        if !self.shape(mask).vector {
+        if !self.reg_type(mask).vector {
             return self.scalar(mask);
         }
         let pieces = self.pieces(mask);
@@ -535,7 +563,7 @@ impl Emitter<'_> {
     }
 
     fn all(&mut self, mask: Reg) -> Operand {
-        if !self.shape(mask).vector {
+        if !self.reg_type(mask).vector {
             return self.scalar(mask);
         }
         if let Some(guard) = self.guards[mask.0 as usize] {

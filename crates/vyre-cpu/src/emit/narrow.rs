@@ -4,7 +4,7 @@ use crate::piece::Narrow;
 use vyre_foundation::types::DataType;
 
 /// Width of the lanes that narrow elements are loaded into.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Width {
     Full,
     Half,

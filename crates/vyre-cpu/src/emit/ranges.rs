@@ -2,7 +2,7 @@
 //! arithmetic on those. Values known to be small allow shorter instructions.
 
 use crate::schedule::nested;
-use crate::vector::{Calc, Frame, Inst, Reg, Var, VectorCode};
+use crate::vector::{Calc, Inst, Reg, Var, VectorCode};
 use vyre_foundation::ir::Op;
 use vyre_foundation::types::{DataType, Value, ValueType};
 
@@ -70,10 +70,7 @@ impl Ranges {
         let count = code.regs.len();
         let variables = vec![None; code.vars.len()];
         let mut ranges = Ranges { integers: vec![None; count], variables, singles: vec![None; count] };
-        let blocks: Vec<&[Inst]> = match &code.frame {
-            Frame::Rows { head, full, tail } => vec![head, full, tail],
-            Frame::Groups(body) => vec![body],
-        };
+        let blocks = code.frame.blocks();
         blocks.iter().for_each(|block| ranges.block(code, block));
         ranges.suppose_variables(code, &blocks);
         ranges
@@ -141,7 +138,7 @@ impl Ranges {
     }
 
     fn define(&mut self, code: &VectorCode, reg: Reg, calc: &Calc) {
-        match code.shape(reg).ty {
+        match code.reg_type(reg).ty {
             ty @ (ValueType::U32 | ValueType::I32) => {
                 let (least, most) = limits(ty);
                 let range = self.range(code, calc, ty).filter(|range| range.is_within(least, most));
@@ -265,7 +262,7 @@ impl Ranges {
                 Some(hull(&[a.least, a.most, b.least, b.most]))
             }
             Op::Popcount | Op::Clz | Op::Ctz => Some(Range::new(0, 64)),
-            Op::ToU32 | Op::ToI32 => match code.shape(args[0]).ty {
+            Op::ToU32 | Op::ToI32 => match code.reg_type(args[0]).ty {
                 ValueType::Bool => Some(Range::new(0, 1)),
                 ValueType::U32 | ValueType::I32 => known(0),
                 ValueType::F32 => self
@@ -274,7 +271,7 @@ impl Ranges {
                     .map(|range| Range::new(range.least as i64, range.most as i64)),
                 ValueType::U64 | ValueType::I64 | ValueType::F64 => None,
             },
-            Op::BitsU32 | Op::BitsI32 if code.shape(args[0]).ty != ValueType::F32 => known(0),
+            Op::BitsU32 | Op::BitsI32 if code.reg_type(args[0]).ty != ValueType::F32 => known(0),
             _ => None,
         }
     }
@@ -288,7 +285,7 @@ impl Ranges {
         let everything = Singles { least: f32::NEG_INFINITY, most: f32::INFINITY };
         // Rounding is monotonic, so the results of the bounds bound the results.
         match op {
-            Op::ToF32 => match code.shape(args[0]).ty {
+            Op::ToF32 => match code.reg_type(args[0]).ty {
                 ValueType::U32 | ValueType::I32 => {
                     let range = self.integer(args[0])?;
                     Some(Singles { least: range.least as f32, most: range.most as f32 })

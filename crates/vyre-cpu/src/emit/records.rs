@@ -7,10 +7,10 @@
 
 use super::narrow::narrow;
 use super::{Emitter, element_bytes};
-use crate::fields::Bases;
+use crate::elements::Bases;
 use crate::piece::{Block, I64, Value as Operand};
 use crate::schedule::nested;
-use crate::vector::{Calc, Frame, Index, Inst, Reg, VectorCode};
+use crate::vector::{Calc, Index, Inst, Reg, VectorCode};
 use std::collections::HashMap;
 use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::{BufferId, KernelBody, Place};
@@ -46,10 +46,7 @@ struct Run {
 
 /// Per register: its place in a record, if it is loaded from one.
 pub(super) fn fields_of_records(kernel: &KernelBody, code: &VectorCode) -> HashMap<Reg, Field> {
-    let blocks: Vec<&Vec<Inst>> = match &code.frame {
-        Frame::Rows { head, full, tail } => vec![head, full, tail],
-        Frame::Groups(body) => vec![body],
-    };
+    let blocks = code.frame.blocks();
     let mut search =
         Search { kernel, bases: Bases::default(), open: Vec::new(), records: 0, found: HashMap::new() };
     blocks.into_iter().for_each(|block| search.block(block));

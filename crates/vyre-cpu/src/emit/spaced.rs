@@ -91,6 +91,9 @@ impl Emitter<'_> {
             let index = self.spaced(index[0], index[1]);
             return self.scatter(buffer, &index, store);
         }
+        if !store.more.is_empty() {
+            return self.store_columns(buffer, index, store);
+        }
         if self.put_in_square(buffer, index, store) {
             return;
         }

@@ -4,8 +4,9 @@
 //! processed together: one piece per lane is loaded and transposed in the first row, and what the
 //! rows store is collected, transposed and stored after the last.
 
-use super::{Emitter, Pieces, element_bytes};
-use crate::piece::{Lane, Value as Operand};
+use super::windows::LaneAddress;
+use super::{Emitter, Pieces};
+use crate::piece::Lane;
 use crate::vector::{Reg, Store};
 use vyre_foundation::kernel::BufferId;
 use vyre_foundation::types::DataType;
@@ -24,7 +25,7 @@ pub(super) struct Square {
 pub(super) struct Stored {
     element: DataType,
     /// Address of each lane in the first row.
-    lanes: Vec<Operand>,
+    lanes: Vec<LaneAddress>,
     /// Values of each row.
     rows: Vec<Pieces>,
 }
@@ -62,31 +63,10 @@ impl Emitter<'_> {
         first
     }
 
-    fn column_addresses(&mut self, buffer: BufferId, element: DataType, index: [Reg; 2]) -> Vec<Operand> {
-        let lanes = self.spaced_lanes(index);
-        lanes.into_iter().map(|lane| self.address(buffer, element, lane)).collect()
-    }
-
     /// Loads a column per lane, and returns the vectors of the rows.
     fn loaded_columns(&mut self, buffer: BufferId, element: DataType, index: [Reg; 2]) -> Vec<Pieces> {
-        let bytes = element_bytes(element);
-        let words = self.builder.piece(Lane::I32);
-        let ty = self.piece_type(element.value_type());
         let lanes = self.column_addresses(buffer, element, index);
-        let side = words.bytes() as usize / bytes as usize;
-        let mut rows: Vec<Pieces> = vec![Vec::new(); self.square_rows()];
-        for group in lanes.chunks(side) {
-            for first in (0..rows.len()).step_by(side) {
-                let offset = (first as i64 * bytes) as i32;
-                let loaded: Pieces =
-                    group.iter().map(|&lane| self.builder.load(words, lane, offset)).collect();
-                let turned = self.builder.transpose(bytes as u8, &loaded);
-                for (row, piece) in rows[first..].iter_mut().zip(turned) {
-                    row.push(self.builder.bitcast(ty, piece));
-                }
-            }
-        }
-        rows
+        self.transposed(element, &lanes, self.square_rows())
     }
 
     /// Number of rows of a square.
@@ -113,18 +93,6 @@ impl Emitter<'_> {
     /// Stores what the rows of a square kept.
     pub(super) fn store_square(&mut self, stored: Option<Stored>) {
         let Some(Stored { element, lanes, rows }) = stored else { return };
-        let bytes = element_bytes(element);
-        let words = self.builder.piece(Lane::I32);
-        let side = words.bytes() as usize / bytes as usize;
-        for (piece, group) in lanes.chunks(side).enumerate() {
-            for (number, rows) in rows.chunks(side).enumerate() {
-                let pieces: Pieces = rows.iter().map(|row| self.builder.bitcast(words, row[piece])).collect();
-                let turned = self.builder.transpose(bytes as u8, &pieces);
-                let offset = (number * side) as i32 * bytes as i32;
-                for (piece, &lane) in turned.into_iter().zip(group) {
-                    self.builder.store(piece, lane, offset);
-                }
-            }
-        }
+        self.store_transposed(element, &lanes, &rows);
     }
 }

@@ -3,9 +3,10 @@
 //! A load covers the lanes' elements and the gaps between them with whole pieces, none of which
 //! begins before the first lane's element or ends after the last one's: anything between elements
 //! in range is in range. A store must not write the gaps, so it is wide only where several stores
-//! together fill the whole range (`fields.rs`), or where lanes go backwards. Elements narrower than
-//! a lane are picked byte by byte, from 16 bytes per 4 lanes.
+//! together fill the whole range (`joined_stores.rs`), or where lanes go backwards. Elements
+//! narrower than a lane are picked byte by byte, from 16 bytes per 4 lanes.
 
+use super::half_ops::HalfFields;
 use super::narrow::{Width, narrow};
 use super::records::Field;
 use super::{Emitter, Pieces, element_bytes};
@@ -146,7 +147,7 @@ impl Emitter<'_> {
     }
 
     /// Loads elements of 4 or 8 bytes.
-    fn picked_words(&mut self, element: DataType, address: Operand, stride: i32) -> Pieces {
+    pub(super) fn picked_words(&mut self, element: DataType, address: Operand, stride: i32) -> Pieces {
         let words = self.piece_type(ValueType::U32);
         let (in_piece, per_element) = (words.lane_count() as i32, element_bytes(element) as i32 / 4);
         // The source word of each word of the result.
@@ -282,10 +283,11 @@ impl Emitter<'_> {
     // Stores.
 
     pub(super) fn store_strided(&mut self, buffer: BufferId, base: Reg, stride: i32, store: &Store) {
-        let is_wide = if store.more.is_empty() {
-            stride == -1 && store.mask.is_none()
-        } else {
-            self.fills(store.element, store.more.len() + 1)
+        let fields = store.more.len() + 1;
+        let is_wide = match fields {
+            1 => stride == -1 && store.mask.is_none(),
+            // Fields of larger records leave gaps.
+            _ => stride == fields as i32 && self.fills(store.element, fields),
         };
         if !is_wide {
             return self.store_fields_apart(buffer, base, stride, store);
@@ -383,18 +385,31 @@ impl Emitter<'_> {
         }
     }
 
-    /// Stores two to four fields of bytes that are in half lanes.
-    fn store_half_fields(&mut self, fields: &[Pieces], address: Operand) {
-        let low = self.paired_halves(&fields[0], &fields[1]);
-        let high = match fields {
-            [_, _] => return self.store_pieces(&low, address, 0),
-            [_, _, third] => third.clone(),
-            [_, _, third, fourth] => self.paired_halves(third, fourth),
-            _ => unreachable!("two to four fields are joined"),
-        };
-        let words: Pieces = low
-            .iter()
-            .zip(&high)
+    /// Stores fields of bytes that are in half lanes.
+    fn store_half_fields(&mut self, fields: &HalfFields, address: Operand) {
+        match fields {
+            HalfFields::Two([first, second]) => {
+                let pairs = self.paired_halves(first, second);
+                self.store_pieces(&pairs, address, 0);
+            }
+            HalfFields::Three([first, second, third]) => {
+                let low = self.paired_halves(first, second);
+                let words = self.words_of_halves(&low, third);
+                self.store_threes(&words, address);
+            }
+            HalfFields::Four([first, second, third, fourth]) => {
+                let low = self.paired_halves(first, second);
+                let high = self.paired_halves(third, fourth);
+                let words = self.words_of_halves(&low, &high);
+                self.store_pieces(&words, address, 0);
+            }
+        }
+    }
+
+    /// Joins the lower and the upper halves of 32-bit lanes.
+    fn words_of_halves(&mut self, low: &[Operand], high: &[Operand]) -> Pieces {
+        low.iter()
+            .zip(high)
             .flat_map(|(&low, &high)| {
                 let (low, high) = (self.builder.widen(false, low), self.builder.widen(false, high));
                 [(low[0], high[0]), (low[1], high[1])].map(|(low, high)| {
@@ -402,12 +417,7 @@ impl Emitter<'_> {
                     self.builder.or(low, high)
                 })
             })
-            .collect();
-        if fields.len() == 3 {
-            self.store_threes(&words, address)
-        } else {
-            self.store_pieces(&words, address, 0)
-        }
+            .collect()
     }
 
     /// Joins the fields of each lane in 32 bits, the first lowest.

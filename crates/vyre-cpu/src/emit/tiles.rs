@@ -3,7 +3,7 @@
 
 use super::{Emitter, Pieces, element_bytes};
 use crate::piece::{I64, Lane, Value as Operand};
-use crate::vector::{Reg, Span, TILE, Tile, TileStep};
+use crate::vector::{Reg, RowStarts, TILE, Tile, TileStep};
 use vyre_foundation::types::DataType;
 
 impl Emitter<'_> {
@@ -41,7 +41,7 @@ impl Emitter<'_> {
 
     /// Copies each lane's elements from its place in a buffer, or back, in squares of as many lanes
     /// as a piece has.
-    fn copy_tile(&mut self, tile: Tile, span: Span, back: bool) {
+    fn copy_tile(&mut self, tile: Tile, span: RowStarts, back: bool) {
         let element = self.tile_element(tile);
         let (bytes, vector) = (element_bytes(element), self.tile_vector(tile));
         let start = self.tile_start(tile);

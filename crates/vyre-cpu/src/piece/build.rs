@@ -560,6 +560,16 @@ impl Builder {
         self.push(Op::StoreNarrow { bytes, offset }, I8, &[value, address]);
     }
 
+    /// Whether the machine stores some lanes of a piece in one go.
+    pub(crate) fn stores_masked(&self) -> bool {
+        self.function.machine.avx512
+    }
+
+    /// Stores the low bytes of the lanes of a mask, as wide as the lanes.
+    pub(crate) fn store_masked(&mut self, bytes: u8, [value, mask]: [Value; 2], address: Value, offset: i32) {
+        self.push(Op::StoreMasked { bytes, offset }, I8, &[value, mask, address]);
+    }
+
     /// Loads `count` pieces of 32-bit lanes from consecutive narrower elements. With 16-byte
     /// pieces, bytes are loaded for two pieces at once, since the machine loads eight at a time.
     pub(crate) fn load_narrow_pieces(&mut self, from: Narrow, count: usize, address: Value) -> Vec<Value> {

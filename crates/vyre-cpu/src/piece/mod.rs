@@ -395,8 +395,8 @@ pub(crate) enum Op {
     /// in below.
     MoveUp,
     /// Lanes of this many bytes, alternately of the first and of the second operand, from the lower
-    /// or the upper half of each 16-byte group: 32-bit lanes in groups of 4 or 8 bytes. With 16, the
-    /// lower or the upper group of both 32-byte operands.
+    /// or the upper half of each 16-byte group: 32-bit lanes in groups of 4 or 8 bytes. With 16,
+    /// the lower or the upper group of both 32-byte operands.
     Interleave {
         bytes: u8,
         high: bool,
@@ -420,6 +420,12 @@ pub(crate) enum Op {
         bytes: u8,
         offset: i32,
     },
+    /// The low bytes of a piece's lanes, in the lanes of a mask: value, mask, address. Only AVX-512
+    /// has it.
+    StoreMasked {
+        bytes: u8,
+        offset: i32,
+    },
     StackAddress(StackSlot),
     /// Address and operand; returns the old value.
     AtomicUpdate(Update),
@@ -437,6 +443,7 @@ impl Op {
             Op::Store(_)
                 | Op::StorePast(_)
                 | Op::StoreNarrow { .. }
+                | Op::StoreMasked { .. }
                 | Op::AtomicUpdate(_)
                 | Op::CompareExchange
                 | Op::Call

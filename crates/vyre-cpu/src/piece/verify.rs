@@ -233,6 +233,14 @@ impl Checker<'_> {
             Op::LoadNarrow(from, _) => given == [I64] && u32::from(from.bytes) < ty.lane.bytes(),
             Op::Store(_) | Op::StoreNarrow { .. } => given == [first, I64],
             Op::StorePast(_) => given == [first, I64] && first.bytes() == 32,
+            Op::StoreMasked { bytes, .. } => {
+                let lane = first.lane.bytes();
+                let is_narrower = matches!((lane, bytes), (2, 1) | (4, 1 | 2));
+                avx512
+                    && given == [first, first.bits(), I64]
+                    && first == piece(first.lane)
+                    && (is_narrower || lane == u32::from(bytes) && lane > 1)
+            }
             Op::AtomicUpdate(_) => given == [I64, ty] && (ty == I32 || ty == I64),
             Op::CompareExchange => given == [I64, ty, ty] && (ty == I32 || ty == I64),
             Op::Call => given == [I64, I64, I64, I64, I64, I32],

@@ -1,9 +1,9 @@
 //! Register allocation, by regalloc2.
 
 use super::bytes::VEX_REGISTERS;
-use super::frame::SPILL_BYTES;
-use super::instruction::{Code, Kind, PIECE_BYTES};
-use super::slots;
+use super::instruction::{InstKind, MachineFunction, PIECE_BYTES};
+use super::stack_frame::SPILL_BYTES;
+use super::stack_slots;
 use crate::effort::Effort;
 use regalloc2::{
     Algorithm, Block, Ctx, Function, Inst, InstRange, MachineEnv, Operand, Output, PReg, PRegSet, RegClass,
@@ -13,13 +13,14 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-/// Stack sizes up to this many bytes are not compacted.
+/// Stack sizes up to this many bytes are not compacted: they fit in half of a first-level cache, so
+/// sharing slots would only take compile time.
 const ROOMY: usize = if cfg!(test) { 0 } else { 16 << 10 };
 
 /// Allocates registers and runs `then` on the result. The allocator's working memory is reused by
 /// the thread's next function.
 pub(super) fn allocated<T>(
-    code: &Code,
+    code: &MachineFunction,
     effort: Effort,
     then: impl FnOnce(&Output) -> T,
 ) -> Result<T, String> {
@@ -38,7 +39,7 @@ pub(super) fn allocated<T>(
         regalloc2::run_with_ctx(code, environment(code), &options, context)
             .map_err(|error| format!("no registers for the kernel: {error:?}"))?;
         if effort == Effort::Quick && SPILL_BYTES * context.output.num_spillslots > ROOMY {
-            slots::share(code, &mut context.output);
+            stack_slots::share(code, &mut context.output);
         }
         #[cfg(test)]
         check(code, &context.output);
@@ -48,7 +49,7 @@ pub(super) fn allocated<T>(
 
 /// Independently checks that every value is where it is read.
 #[cfg(test)]
-fn check(code: &Code, output: &Output) {
+fn check(code: &MachineFunction, output: &Output) {
     let mut checker = regalloc2::checker::Checker::new(code, environment(code));
     checker.prepare(output);
     checker.run().unwrap_or_else(|wrong| panic!("{wrong:?}"));
@@ -62,7 +63,7 @@ pub(super) fn general(number: u8) -> PReg {
 pub(super) const KEPT: [u8; 5] = [3, 12, 13, 14, 15];
 
 /// Returns the registers of the machine that the code is for.
-fn environment(code: &Code) -> &'static MachineEnv {
+fn environment(code: &MachineFunction) -> &'static MachineEnv {
     static LOWER: LazyLock<MachineEnv> = LazyLock::new(|| with_vectors(VEX_REGISTERS.into()));
     static ALL: LazyLock<MachineEnv> = LazyLock::new(|| with_vectors(32));
     if code.vector_registers > VEX_REGISTERS.into() { &ALL } else { &LOWER }
@@ -84,7 +85,7 @@ fn with_vectors(count: usize) -> MachineEnv {
     }
 }
 
-impl Function for Code {
+impl Function for MachineFunction {
     fn num_insts(&self) -> usize {
         self.insts.len()
     }
@@ -115,11 +116,11 @@ impl Function for Code {
     }
 
     fn is_ret(&self, inst: Inst) -> bool {
-        self.insts[inst.index()].kind == Kind::Return
+        self.insts[inst.index()].kind == InstKind::Return
     }
 
     fn is_branch(&self, inst: Inst) -> bool {
-        matches!(self.insts[inst.index()].kind, Kind::Jump(_) | Kind::Branch(..))
+        matches!(self.insts[inst.index()].kind, InstKind::Jump(_) | InstKind::Branch(..))
     }
 
     fn branch_blockparams(&self, block: Block, _: Inst, _: usize) -> &[VReg] {

@@ -31,23 +31,23 @@ pub(super) enum Base {
 
 /// A memory operand: a base, an index register shifted left, a displacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Memory {
+pub(super) struct MemoryOperand {
     pub(super) base: Base,
     pub(super) index: Option<(Register, u8)>,
     pub(super) displacement: i32,
 }
 
-impl Memory {
-    pub(super) fn at(base: Register, displacement: i32) -> Memory {
-        Memory { base: Base::Register(base), index: None, displacement }
+impl MemoryOperand {
+    pub(super) fn at(base: Register, displacement: i32) -> MemoryOperand {
+        MemoryOperand { base: Base::Register(base), index: None, displacement }
     }
 }
 
 /// An operand that can be a register or memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum RegisterOrMemory {
     Register(Register),
-    Memory(Memory),
+    Memory(MemoryOperand),
 }
 
 /// Fields of a vector encoding besides its operands: the implied prefix (none, 66, F3, F2 as 0 to
@@ -58,12 +58,12 @@ pub(super) struct Vex {
     pub(super) map: u8,
     pub(super) opcode: u8,
     pub(super) wide: bool,
-    pub(super) form: Form,
+    pub(super) form: Encodings,
 }
 
 /// Encodings that an instruction has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Encodings {
     /// VEX only.
     Vex,
     /// VEX and EVEX.
@@ -115,8 +115,8 @@ pub(super) enum Length {
 pub(super) const VEX_REGISTERS: Register = 16;
 
 /// Whether an operand is a vector register that only EVEX reaches.
-fn is_upper(place: Place) -> bool {
-    matches!(place, Place::Register(VEX_REGISTERS..))
+fn is_upper(place: RegisterOrMemory) -> bool {
+    matches!(place, RegisterOrMemory::Register(VEX_REGISTERS..))
 }
 
 /// Fields of a general instruction's encoding besides its operands.
@@ -171,10 +171,10 @@ impl Bytes {
     }
 
     /// Upper bits of the registers in a place: index, then base or register.
-    fn upper_bits(place: Place) -> (u8, u8) {
+    fn upper_bits(place: RegisterOrMemory) -> (u8, u8) {
         match place {
-            Place::Register(register) => (0, register >> 3 & 1),
-            Place::Memory(memory) => {
+            RegisterOrMemory::Register(register) => (0, register >> 3 & 1),
+            RegisterOrMemory::Memory(memory) => {
                 let base = match memory.base {
                     Base::Register(register) => register >> 3,
                     Base::Constant(_) => 0,
@@ -186,11 +186,11 @@ impl Bytes {
 
     /// Encodes a register (or opcode extension) and a place; a displacement of one byte counts
     /// units of `unit` bytes, and `after` bytes of the instruction follow.
-    fn operands(&mut self, register: u8, place: Place, unit: i32, after: usize) {
+    fn operands(&mut self, register: u8, place: RegisterOrMemory, unit: i32, after: usize) {
         let register = (register & 7) << 3;
         let memory = match place {
-            Place::Register(other) => return self.push(0xC0 | register | (other & 7)),
-            Place::Memory(memory) => memory,
+            RegisterOrMemory::Register(other) => return self.push(0xC0 | register | (other & 7)),
+            RegisterOrMemory::Memory(memory) => memory,
         };
         let base = match memory.base {
             Base::Constant(number) => {
@@ -222,15 +222,38 @@ impl Bytes {
         &mut self,
         vex: Vex,
         length: Length,
-        (register, second, place): (Register, Register, Place),
+        (register, second, place): (Register, Register, RegisterOrMemory),
         immediate: Option<u8>,
     ) {
-        let upper = [Place::Register(register), Place::Register(second), place].into_iter().any(is_upper);
+        let upper = [RegisterOrMemory::Register(register), RegisterOrMemory::Register(second), place]
+            .into_iter()
+            .any(is_upper);
         match vex.form {
-            Form::Evex(evex) => self.evex(vex, evex, length, (register, second, place), immediate),
-            Form::Both(evex) if upper => self.evex(vex, evex, length, (register, second, place), immediate),
-            Form::Both(_) | Form::Vex => self.vex(vex, length, (register, second, place), immediate),
+            Encodings::Evex(evex) => self.evex(vex, evex, length, (register, second, place), immediate),
+            Encodings::Both(evex) if upper => {
+                self.evex(vex, evex, length, (register, second, place), immediate)
+            }
+            Encodings::Both(_) | Encodings::Vex => {
+                self.vex(vex, length, (register, second, place), immediate)
+            }
         }
+    }
+
+    /// Encodes a store of 256 bits in the lanes of a mask register.
+    pub(super) fn store_masked(
+        &mut self,
+        vex: Vex,
+        mask: Register,
+        register: Register,
+        place: RegisterOrMemory,
+    ) {
+        let (Encodings::Both(evex) | Encodings::Evex(evex)) = vex.form else {
+            unreachable!("only EVEX has mask registers")
+        };
+        let start = self.code.len();
+        self.evex(vex, evex, Length::Bits256, (register, 0, place), None);
+        // The third byte after the first one ends with the number of the mask register.
+        self.code[start + 3] |= mask;
     }
 
     /// Encodes an EVEX instruction.
@@ -239,13 +262,13 @@ impl Bytes {
         vex: Vex,
         evex: Evex,
         length: Length,
-        (register, second, place): (Register, Register, Place),
+        (register, second, place): (Register, Register, RegisterOrMemory),
         immediate: Option<u8>,
     ) {
         self.has_evex = true;
         let (index, base) = Bytes::upper_bits(place);
         // Of a register as the place, the uppermost bit is where memory has its index.
-        let index = if let Place::Register(register) = place { register >> 4 } else { index };
+        let index = if let RegisterOrMemory::Register(register) = place { register >> 4 } else { index };
         let upper = (register >> 3 & 1 ^ 1) << 7 | (index ^ 1) << 6 | (base ^ 1) << 5;
         self.code.extend([0x62, upper | (register >> 4 ^ 1) << 4 | vex.map]);
         self.push(u8::from(evex.wide) << 7 | (!second & 15) << 3 | 4 | vex.prefix);
@@ -261,7 +284,7 @@ impl Bytes {
         &mut self,
         vex: Vex,
         length: Length,
-        (register, second, place): (Register, Register, Place),
+        (register, second, place): (Register, Register, RegisterOrMemory),
         immediate: Option<u8>,
     ) {
         assert!(
@@ -283,13 +306,19 @@ impl Bytes {
     }
 
     /// Encodes a general instruction: `register` (or opcode extension) and `place`.
-    pub(super) fn general(&mut self, general: General, register: Register, place: Place, immediate: &[u8]) {
+    pub(super) fn general(
+        &mut self,
+        general: General,
+        register: Register,
+        place: RegisterOrMemory,
+        immediate: &[u8],
+    ) {
         self.code.extend(general.prefix);
         let (index, base) = Bytes::upper_bits(place);
         let rex = 0x40 | u8::from(general.wide) << 3 | (register >> 3) << 2 | index << 1 | base;
         // Without REX, byte registers 4 to 7 are `ah`, `ch`, `dh` and `bh`.
         let names_byte =
-            general.byte && ((4..8).contains(&register) || matches!(place, Place::Register(4..8)));
+            general.byte && ((4..8).contains(&register) || matches!(place, RegisterOrMemory::Register(4..8)));
         if rex != 0x40 || names_byte {
             self.push(rex);
         }
@@ -301,7 +330,7 @@ impl Bytes {
 
     /// Copies a general register.
     pub(super) fn copy(&mut self, to: Register, from: Register) {
-        self.general(General::new(true, 0x8B), to, Place::Register(from), &[]);
+        self.general(General::new(true, 0x8B), to, RegisterOrMemory::Register(from), &[]);
     }
 
     /// Loads a number in as few bytes as possible, preserving the flags.
@@ -310,7 +339,7 @@ impl Bytes {
             self.short_register(None, 0xB8, to);
             self.code.extend(number.to_le_bytes());
         } else if let Ok(number) = i32::try_from(number) {
-            self.general(General::new(true, 0xC7), 0, Place::Register(to), &number.to_le_bytes());
+            self.general(General::new(true, 0xC7), 0, RegisterOrMemory::Register(to), &number.to_le_bytes());
         } else {
             self.short_register(Some(0x48), 0xB8, to);
             self.code.extend(number.to_le_bytes());

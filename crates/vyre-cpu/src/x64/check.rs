@@ -1,9 +1,10 @@
 //! Check of AVX-512 on this processor.
 //!
-//! The check runs when the first code that needs it is compiled, which few processes do before their
-//! first result: it takes about 150 µs. One function with every op that has instructions only in AVX-512 is compiled and run, and its
-//! results are compared with those computed lane by lane here. More results are live at once than
-//! there are registers, so the upper ones and their encodings are checked too.
+//! The check runs when the first code that needs it is compiled, which few processes do before
+//! their first result: it takes about 150 µs. One function with every op that has instructions only
+//! in AVX-512 is compiled and run, and its results are compared with those computed lane by lane
+//! here. More results are live at once than there are registers, so the upper ones and their
+//! encodings are checked too.
 
 use super::AVX512;
 use crate::effort::Effort;
@@ -26,6 +27,8 @@ pub(crate) fn failure() -> Option<&'static str> {
 /// Compares every new op on two pieces with its definition.
 fn check() -> Result<(), String> {
     let (function, results) = checked_function();
+    #[cfg(test)]
+    let results = tests::as_on_this_processor(results);
     let (code, _) = super::unchecked(&function, Effort::Full)?;
     let memory = executable(&code).map_err(|error| format!("no memory for code: {error}"))?;
     let mut found = vec![[0_u32; 8]; results.len()];
@@ -241,8 +244,25 @@ fn narrow() -> [u32; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Cpu;
     use crate::piece::verify;
+    use crate::pipeline::machine_code;
     use crate::x64::missing;
+    use iced_x86::{Decoder, DecoderOptions, EncodingKind};
+    use std::process::Command;
+    use vyre_driver::{DispatchConfig, VyreBackend};
+    use vyre_foundation::text::parse;
+
+    /// Set in a process whose processor is to fail the check.
+    const FAILS: &str = "VYRE_TEST_FAILED_CHECK";
+
+    /// Changes an expected result in a process that must not pass, which stands for a wrong result.
+    pub(super) fn as_on_this_processor(mut results: Vec<Expected>) -> Vec<Expected> {
+        if std::env::var_os(FAILS).is_some() {
+            results[0].1[0] ^= 1;
+        }
+        results
+    }
 
     #[test]
     fn the_check_passes_and_its_function_uses_upper_registers() -> Result<(), String> {
@@ -254,5 +274,39 @@ mod tests {
             return Ok(());
         }
         check()
+    }
+
+    /// Bit counts are one instruction with AVX-512, and many without.
+    const COUNTS: &str = "kernel counts(x: read u32[], y: output u32[] len_of x) over x {
+        y[invocation.x] = popcount(x[invocation.x])
+    }";
+
+    #[test]
+    fn code_is_for_avx2_where_the_check_fails() -> Result<(), Box<dyn std::error::Error>> {
+        if missing(AVX512).is_some() || std::env::var_os("VYRE_CPU").is_some() {
+            println!("SKIP: AVX-512 is not used in this process");
+            return Ok(());
+        }
+        let program = parse(COUNTS)?.in_regions();
+        let config = DispatchConfig::default();
+        let code = machine_code(&program, &config)?;
+        let has_evex = Decoder::with_ip(64, &code, 0, DecoderOptions::NONE)
+            .into_iter()
+            .any(|instruction| instruction.code().encoding() == EncodingKind::EVEX);
+        let words: Vec<u32> = (0..1000_u32).map(|k| k.wrapping_mul(0x9E37_79B9)).collect();
+        let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let counts: Vec<u8> = words.iter().flat_map(|word| word.count_ones().to_le_bytes()).collect();
+        assert_eq!(Cpu::new()?.dispatch(&program, &[bytes], &config)?, [counts]);
+        let fails = std::env::var_os(FAILS).is_some();
+        assert_eq!(has_evex, !fails);
+        assert_eq!(failure().is_some_and(|reason| reason.contains("a bit count is")), fails);
+        if !fails {
+            let mut again = Command::new(std::env::current_exe()?);
+            again.args(["--exact", "x64::check::tests::code_is_for_avx2_where_the_check_fails"]);
+            let output = again.env(FAILS, "1").output()?;
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        }
+        Ok(())
     }
 }

@@ -1,15 +1,15 @@
 //! Encodes a register-allocated function: lays out blocks in order, cold ones last, and shortens
 //! chains of jumps.
 
-use super::bytes::{self, Bytes, General, Label, Length, Place, RAX, RDX, RSP, Register, Vex};
-use super::frame::{Frame, transfer};
-use super::instruction::{Alu, Base, Code, Condition, Inst, Kind, Retry, Shape};
+use super::bytes::{self, Bytes, General, Label, Length, RAX, RDX, RSP, Register, RegisterOrMemory, Vex};
+use super::instruction::{Alu, Base, Condition, Inst, InstKind, MachineFunction, OperandOrder, Retry};
 use super::op;
+use super::stack_frame::{StackFrame, transfer};
 use regalloc2::{Allocation, Block, Edit, InstOrEdit, Output};
 
 /// Returns the machine code, and whether any of it is in EVEX.
-pub(super) fn encode(code: &Code, output: &Output) -> Result<(Vec<u8>, bool), String> {
-    let frame = Frame::new(code, output)?;
+pub(super) fn encode(code: &MachineFunction, output: &Output) -> Result<(Vec<u8>, bool), String> {
+    let frame = StackFrame::new(code, output)?;
     let targets = targets(code, output);
     let is_placed = |&block: &u32| block == 0 || targets[block as usize] == block;
     let (cold, warm): (Vec<u32>, Vec<u32>) =
@@ -34,7 +34,7 @@ pub(super) fn encode(code: &Code, output: &Output) -> Result<(Vec<u8>, bool), St
                 InstOrEdit::Inst(number) => {
                     let inst = &code.insts[number.index()];
                     match inst.kind {
-                        Kind::Jump(to) => encoder.jump_or_branch(code, output, to),
+                        InstKind::Jump(to) => encoder.jump_or_branch(code, output, to),
                         _ => encoder.inst(inst, output.inst_allocs(number)),
                     }
                 }
@@ -46,18 +46,19 @@ pub(super) fn encode(code: &Code, output: &Output) -> Result<(Vec<u8>, bool), St
 }
 
 /// Returns the two instructions of a block that only sets the flags and branches.
-fn only_branches(code: &Code, output: &Output, block: u32) -> Option<[usize; 2]> {
+fn only_branches(code: &MachineFunction, output: &Output, block: u32) -> Option<[usize; 2]> {
     let data = &code.blocks[block as usize];
     let (first, last) = (data.first as usize, data.end as usize - 1);
-    let sets_flags = |kind: Kind| matches!(kind, Kind::TestByte | Kind::Test | Kind::Alu(Alu::Compare));
+    let sets_flags =
+        |kind: InstKind| matches!(kind, InstKind::TestByte | InstKind::Test | InstKind::Alu(Alu::Compare));
     let fits = last == first + 1
         && sets_flags(code.insts[first].kind)
-        && matches!(code.insts[last].kind, Kind::Branch(..))
+        && matches!(code.insts[last].kind, InstKind::Branch(..))
         && !has_moves(code, output, block);
     fits.then_some([first, last])
 }
 
-fn has_moves(code: &Code, output: &Output, block: u32) -> bool {
+fn has_moves(code: &MachineFunction, output: &Output, block: u32) -> bool {
     output.block_insts_and_edits(code, Block::new(block as usize)).any(|item| match item {
         InstOrEdit::Edit(Edit::Move { from, to }) => from != to,
         InstOrEdit::Inst(_) => false,
@@ -65,10 +66,10 @@ fn has_moves(code: &Code, output: &Output, block: u32) -> bool {
 }
 
 /// Per block: the final target of a jump to it, past blocks that only jump on.
-fn targets(code: &Code, output: &Output) -> Vec<u32> {
+fn targets(code: &MachineFunction, output: &Output) -> Vec<u32> {
     let only_jumps = |block: u32| -> Option<u32> {
         let data = &code.blocks[block as usize];
-        let Kind::Jump(to) = code.insts[data.first as usize].kind else { return None };
+        let InstKind::Jump(to) = code.insts[data.first as usize].kind else { return None };
         (!has_moves(code, output, block)).then_some(to)
     };
     let mut targets: Vec<u32> = (0..code.blocks.len() as u32).collect();
@@ -92,8 +93,11 @@ fn targets(code: &Code, output: &Output) -> Vec<u32> {
 /// `sfence`: all stores before it complete before those after it.
 const STORE_FENCE: [u8; 3] = [0x0F, 0xAE, 0xF8];
 
+/// The mask register that masked stores use; nothing is kept in it.
+const MASK: Register = 1;
+
 struct Encoder {
-    frame: Frame,
+    frame: StackFrame,
     stores_past: bool,
     targets: Vec<u32>,
     is_cold: Vec<bool>,
@@ -105,7 +109,7 @@ struct Encoder {
 /// Registers and memory operand of an instruction.
 struct Operands<'a> {
     places: &'a [Allocation],
-    memory: Option<bytes::Memory>,
+    memory: Option<bytes::MemoryOperand>,
 }
 
 impl Operands<'_> {
@@ -117,16 +121,16 @@ impl Operands<'_> {
     }
 
     /// Returns the memory operand if there is one, else a register.
-    fn place(&self, number: usize) -> Place {
+    fn place(&self, number: usize) -> RegisterOrMemory {
         match self.memory {
-            Some(memory) => Place::Memory(memory),
-            None => Place::Register(self.register(number)),
+            Some(memory) => RegisterOrMemory::Memory(memory),
+            None => RegisterOrMemory::Register(self.register(number)),
         }
     }
 
-    fn memory(&self) -> Place {
+    fn memory(&self) -> RegisterOrMemory {
         match self.memory {
-            Some(memory) => Place::Memory(memory),
+            Some(memory) => RegisterOrMemory::Memory(memory),
             None => unreachable!("the instruction has a memory operand"),
         }
     }
@@ -146,28 +150,33 @@ impl Encoder {
                 (bytes::Base::Register(RSP), memory.displacement + self.frame.slot(slot.index()))
             }
         };
-        operands.memory = Some(bytes::Memory { base, index, displacement });
+        operands.memory = Some(bytes::MemoryOperand { base, index, displacement });
         operands
     }
 
     fn inst(&mut self, inst: &Inst, places: &[Allocation]) {
         let operands = self.operands(inst, places);
         match inst.kind {
-            Kind::Vector(vex, shape) => self.vector(inst, vex, shape, &operands),
-            Kind::Zero => {
+            InstKind::Vector(vex, shape) => self.vector(inst, vex, shape, &operands),
+            InstKind::StoreMasked(to_mask, store) => {
+                let mask = RegisterOrMemory::Register(operands.register(1));
+                self.bytes.vector(to_mask, Length::Bits256, (MASK, 0, mask), None);
+                self.bytes.store_masked(store, MASK, operands.register(0), operands.memory());
+            }
+            InstKind::Zero => {
                 let register = operands.register(0);
-                let all = (register, register, Place::Register(register));
+                let all = (register, register, RegisterOrMemory::Register(register));
                 self.bytes.vector(op::XOR, Length::Bits128, all, None);
             }
-            Kind::FloatIf(condition) => {
+            InstKind::FloatIf(condition) => {
                 let (to, from) = (operands.register(0), operands.place(2));
                 self.bytes.only_if(condition as u8, |bytes| {
                     bytes.vector(op::COPY, Length::Bits128, (to, 0, from), None);
                 });
             }
-            Kind::Jump(to) => self.jump(to),
-            Kind::Branch(condition, yes, no) => self.branch(condition, yes, no),
-            Kind::Return => {
+            InstKind::Jump(to) => self.jump(to),
+            InstKind::Branch(condition, yes, no) => self.branch(condition, yes, no),
+            InstKind::Return => {
                 if self.stores_past {
                     // Makes the stores past the caches visible to other threads before any later
                     // store.
@@ -175,24 +184,26 @@ impl Encoder {
                 }
                 self.frame.leave(&mut self.bytes);
             }
-            Kind::Arguments => {}
+            InstKind::Arguments => {}
             _ => self.general(inst, &operands),
         }
     }
 
-    fn vector(&mut self, inst: &Inst, vex: Vex, shape: Shape, operands: &Operands<'_>) {
+    fn vector(&mut self, inst: &Inst, vex: Vex, shape: OperandOrder, operands: &Operands<'_>) {
         let length = if inst.wide { Length::Bits256 } else { Length::Bits128 };
         let immediate = inst.immediate.map(|number| number as u8);
         let register = |number| operands.register(number);
         let (named, immediate) = match shape {
-            Shape::Three => ((register(0), register(1), operands.place(2)), immediate),
-            Shape::Two => ((register(0), 0, operands.place(1)), immediate),
-            Shape::TwoReversed => ((register(1), 0, Place::Register(register(0))), immediate),
-            Shape::Store => ((register(0), 0, operands.memory()), immediate),
-            Shape::Shift(digit) => ((digit, register(0), operands.place(1)), immediate),
-            Shape::Blend => ((register(0), register(1), operands.place(3)), Some(register(2) << 4)),
-            Shape::InPlace => ((register(0), register(2), operands.place(3)), immediate),
-            Shape::Test => ((register(0), 0, operands.place(1)), immediate),
+            OperandOrder::Three => ((register(0), register(1), operands.place(2)), immediate),
+            OperandOrder::Two => ((register(0), 0, operands.place(1)), immediate),
+            OperandOrder::TwoReversed => {
+                ((register(1), 0, RegisterOrMemory::Register(register(0))), immediate)
+            }
+            OperandOrder::Store => ((register(0), 0, operands.memory()), immediate),
+            OperandOrder::Shift(digit) => ((digit, register(0), operands.place(1)), immediate),
+            OperandOrder::Blend => ((register(0), register(1), operands.place(3)), Some(register(2) << 4)),
+            OperandOrder::InPlace => ((register(0), register(2), operands.place(3)), immediate),
+            OperandOrder::Test => ((register(0), 0, operands.place(1)), immediate),
         };
         self.bytes.vector(vex, length, named, immediate);
     }
@@ -210,7 +221,7 @@ impl Encoder {
 
     /// Jumps, or replicates the test and branch of a target that contains nothing else, which saves
     /// a loop one jump per iteration.
-    fn jump_or_branch(&mut self, code: &Code, output: &Output, to: u32) {
+    fn jump_or_branch(&mut self, code: &MachineFunction, output: &Output, to: u32) {
         let to = self.target(to);
         match (self.next != Some(to)).then(|| only_branches(code, output, to)).flatten() {
             Some([test, branch]) => {
@@ -241,10 +252,12 @@ impl Encoder {
         let long = |opcode| General::long(inst.wide, opcode);
         let number = inst.immediate.unwrap_or(0);
         match inst.kind {
-            Kind::Alu(alu) => {
+            InstKind::Alu(alu) => {
                 let second = if alu == Alu::Compare { 1 } else { 2 };
                 match inst.immediate {
-                    Some(number) => self.alu_number(inst.wide, alu, Place::Register(register(0)), number),
+                    Some(number) => {
+                        self.alu_number(inst.wide, alu, RegisterOrMemory::Register(register(0)), number)
+                    }
                     None => {
                         self.bytes.general(
                             plain((alu as u8) << 3 | 3),
@@ -255,24 +268,26 @@ impl Encoder {
                     }
                 }
             }
-            Kind::AluToMemory(alu) => match inst.immediate {
+            InstKind::AluToMemory(alu) => match inst.immediate {
                 Some(number) => self.alu_number(inst.wide, alu, operands.memory(), number),
                 None => self.bytes.general(plain((alu as u8) << 3 | 1), register(0), operands.memory(), &[]),
             },
-            Kind::TestByte => self.bytes.general(General::new(false, 0x80), 7, operands.memory(), &[0]),
-            Kind::Test => self.bytes.general(plain(0x85), register(0), Place::Register(register(0)), &[]),
-            Kind::Lea => self.bytes.general(plain(0x8D), register(0), operands.memory(), &[]),
-            Kind::Number => self.bytes.load_number(register(0), number),
-            Kind::Copy32 => {
+            InstKind::TestByte => self.bytes.general(General::new(false, 0x80), 7, operands.memory(), &[0]),
+            InstKind::Test => {
+                self.bytes.general(plain(0x85), register(0), RegisterOrMemory::Register(register(0)), &[])
+            }
+            InstKind::Lea => self.bytes.general(plain(0x8D), register(0), operands.memory(), &[]),
+            InstKind::Number => self.bytes.load_number(register(0), number),
+            InstKind::Copy32 => {
                 self.bytes.general(General::new(false, 0x8B), register(0), operands.place(1), &[])
             }
-            Kind::SignExtend32 => {
+            InstKind::SignExtend32 => {
                 self.bytes.general(General::new(true, 0x63), register(0), operands.place(1), &[])
             }
-            Kind::Load { bytes, signed } => self.load(bytes, signed, inst.wide, operands),
-            Kind::Store { bytes } => self.store(bytes, operands),
-            Kind::Multiply => self.bytes.general(long(0xAF), register(0), operands.place(2), &[]),
-            Kind::MultiplyNumber => {
+            InstKind::Load { bytes, signed } => self.load(bytes, signed, inst.wide, operands),
+            InstKind::Store { bytes } => self.store(bytes, operands),
+            InstKind::Multiply => self.bytes.general(long(0xAF), register(0), operands.place(2), &[]),
+            InstKind::MultiplyNumber => {
                 self.bytes.general(
                     plain(0x69),
                     register(0),
@@ -280,50 +295,60 @@ impl Encoder {
                     &(number as i32).to_le_bytes(),
                 );
             }
-            Kind::ShiftNumber(digit) => {
-                self.bytes.general(plain(0xC1), digit, Place::Register(register(0)), &[number as u8]);
+            InstKind::ShiftNumber(digit) => {
+                self.bytes.general(
+                    plain(0xC1),
+                    digit,
+                    RegisterOrMemory::Register(register(0)),
+                    &[number as u8],
+                );
             }
-            Kind::Unary(digit) => self.bytes.general(plain(0xF7), digit, Place::Register(register(0)), &[]),
-            Kind::Count(opcode) => {
+            InstKind::Unary(digit) => {
+                self.bytes.general(plain(0xF7), digit, RegisterOrMemory::Register(register(0)), &[])
+            }
+            InstKind::Count(opcode) => {
                 let count = General { prefix: Some(0xF3), ..long(opcode) };
                 self.bytes.general(count, register(0), operands.place(1), &[]);
             }
-            Kind::Divide { signed } => {
+            InstKind::Divide { signed } => {
                 self.prepare_dividend(signed, inst.wide);
                 let digit = if signed { 7 } else { 6 };
-                self.bytes.general(plain(0xF7), digit, Place::Register(register(1)), &[]);
+                self.bytes.general(plain(0xF7), digit, RegisterOrMemory::Register(register(1)), &[]);
             }
-            Kind::MultiplyHigh { signed } => {
+            InstKind::MultiplyHigh { signed } => {
                 let digit = if signed { 5 } else { 4 };
-                self.bytes.general(plain(0xF7), digit, Place::Register(register(1)), &[]);
+                self.bytes.general(plain(0xF7), digit, RegisterOrMemory::Register(register(1)), &[]);
             }
-            Kind::SetIf(condition) => {
+            InstKind::SetIf(condition) => {
                 let to = register(0);
                 let byte = |opcode| General { byte: true, ..General::long(false, opcode) };
-                self.bytes.general(byte(0x90 | condition as u8), 0, Place::Register(to), &[]);
-                self.bytes.general(byte(0xB6), to, Place::Register(to), &[]);
+                self.bytes.general(byte(0x90 | condition as u8), 0, RegisterOrMemory::Register(to), &[]);
+                self.bytes.general(byte(0xB6), to, RegisterOrMemory::Register(to), &[]);
             }
-            Kind::MoveIf(condition) => {
+            InstKind::MoveIf(condition) => {
                 self.bytes.general(long(0x40 | condition as u8), register(0), operands.place(2), &[]);
             }
-            Kind::ExchangeAdd => {
+            InstKind::ExchangeAdd => {
                 self.lock();
                 self.bytes.general(long(0xC1), register(0), operands.memory(), &[]);
             }
-            Kind::Exchange => self.bytes.general(plain(0x87), register(0), operands.memory(), &[]),
-            Kind::CompareExchange => {
+            InstKind::Exchange => self.bytes.general(plain(0x87), register(0), operands.memory(), &[]),
+            InstKind::CompareExchange => {
                 self.lock();
                 self.bytes.general(long(0xB1), register(2), operands.memory(), &[]);
             }
-            Kind::Retry(retry) => self.retry(retry, inst.wide, operands),
-            Kind::Call => self.bytes.general(General::new(false, 0xFF), 2, Place::Register(register(0)), &[]),
-            Kind::Vector(..)
-            | Kind::Zero
-            | Kind::FloatIf(_)
-            | Kind::Arguments
-            | Kind::Jump(_)
-            | Kind::Branch(..)
-            | Kind::Return => unreachable!("{:?} is not general", inst.kind),
+            InstKind::Retry(retry) => self.retry(retry, inst.wide, operands),
+            InstKind::Call => {
+                self.bytes.general(General::new(false, 0xFF), 2, RegisterOrMemory::Register(register(0)), &[])
+            }
+            InstKind::Vector(..)
+            | InstKind::StoreMasked(..)
+            | InstKind::Zero
+            | InstKind::FloatIf(_)
+            | InstKind::Arguments
+            | InstKind::Jump(_)
+            | InstKind::Branch(..)
+            | InstKind::Return => unreachable!("{:?} is not general", inst.kind),
         }
     }
 
@@ -332,7 +357,7 @@ impl Encoder {
         self.bytes.code.push(0xF0);
     }
 
-    fn alu_number(&mut self, wide: bool, alu: Alu, place: Place, number: i64) {
+    fn alu_number(&mut self, wide: bool, alu: Alu, place: RegisterOrMemory, number: i64) {
         match i8::try_from(number) {
             Ok(short) => self.bytes.general(General::new(wide, 0x83), alu as u8, place, &[short as u8]),
             Err(_) => {
@@ -370,19 +395,21 @@ impl Encoder {
         match (signed, wide) {
             (true, true) => self.bytes.code.extend([0x48, 0x99]),
             (true, false) => self.bytes.code.push(0x99),
-            (false, _) => self.bytes.general(General::new(false, 0x33), RDX, Place::Register(RDX), &[]),
+            (false, _) => {
+                self.bytes.general(General::new(false, 0x33), RDX, RegisterOrMemory::Register(RDX), &[])
+            }
         }
     }
 
     /// Loads the old value into `rax`, computes the new one from it, and retries if another thread
     /// intervened.
     fn retry(&mut self, retry: Retry, wide: bool, operands: &Operands<'_>) {
-        let (new, operand) = (operands.register(1), Place::Register(operands.register(2)));
+        let (new, operand) = (operands.register(1), RegisterOrMemory::Register(operands.register(2)));
         let plain = |opcode| General::new(wide, opcode);
         let long = |opcode| General::long(wide, opcode);
         self.bytes.general(plain(0x8B), RAX, operands.memory(), &[]);
         let again = self.bytes.code.len();
-        self.bytes.general(plain(0x8B), new, Place::Register(RAX), &[]);
+        self.bytes.general(plain(0x8B), new, RegisterOrMemory::Register(RAX), &[]);
         match retry {
             Retry::Combine(alu) => self.bytes.general(plain((alu as u8) << 3 | 3), new, operand, &[]),
             Retry::KeepIf(condition) => {

@@ -54,7 +54,7 @@ pub(super) enum Alu {
 /// Operands of a vector instruction, in the order of [`Inst::operands`]; a memory operand can
 /// replace the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum OperandOrder {
     /// Result, two operands.
     Three,
     /// Result, an operand.
@@ -75,8 +75,11 @@ pub(super) enum Shape {
 
 /// Operation of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Vector(Vex, Shape),
+pub(super) enum InstKind {
+    Vector(Vex, OperandOrder),
+    /// Stores the lanes of a mask: the value, the mask; how the mask becomes one of a mask
+    /// register, and the store.
+    StoreMasked(Vex, Vex),
     /// Zeroes a vector register.
     Zero,
     /// Result, which is the first operand, replaced by the second if the condition holds. In vector
@@ -151,7 +154,7 @@ pub(super) enum Base {
 
 /// A memory operand. Its registers are the last of the instruction's operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Memory {
+pub(super) struct MemoryOperand {
     pub(super) base: Base,
     pub(super) index: Option<(VReg, u8)>,
     pub(super) displacement: i32,
@@ -159,12 +162,12 @@ pub(super) struct Memory {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inst {
-    pub(super) kind: Kind,
+    pub(super) kind: InstKind,
     /// Whether it operates on 64 bits, or on all 256 of a vector register.
     pub(super) wide: bool,
-    pub(super) memory: Option<Memory>,
+    pub(super) memory: Option<MemoryOperand>,
     pub(super) immediate: Option<i64>,
-    /// Range of [`Code::operands`].
+    /// Range of [`MachineFunction::operands`].
     pub(super) first: u32,
     pub(super) count: u8,
 }
@@ -172,7 +175,7 @@ pub(super) struct Inst {
 /// A function in machine instructions. Block 0 is its entry; each block is numbered after its
 /// predecessors, except along back edges.
 #[derive(Debug, Default)]
-pub(super) struct Code {
+pub(super) struct MachineFunction {
     pub(super) insts: Vec<Inst>,
     pub(super) operands: Vec<Operand>,
     pub(super) blocks: Vec<BlockData>,
@@ -198,7 +201,7 @@ pub(super) struct BlockData {
     pub(super) cold: bool,
 }
 
-impl Code {
+impl MachineFunction {
     pub(super) fn operands(&self, inst: &Inst) -> &[Operand] {
         &self.operands[inst.first as usize..][..usize::from(inst.count)]
     }

@@ -1,11 +1,12 @@
 //! Code generator for x86-64 with AVX2: pieces of 32 bytes, in vector registers of 256 bits. With
-//! AVX-512, there are 32 registers instead of 16, and instructions for bit counts, rotations, 64-bit
-//! lanes, conversions, narrow stores and any logic of three operands.
+//! AVX-512, there are 32 registers instead of 16, and instructions for bit counts, rotations,
+//! 64-bit lanes, conversions, narrow stores and any logic of three operands.
 //!
-//! Masks stay in vector registers, where a comparison takes two cycles; by way of a mask register it
-//! takes five, and mandelbrot took 1.13 times as long. So comparisons, which EVEX has only with mask
-//! registers, use the first 16 vector registers. Pieces stay at 32 bytes: where this was measured
-//! (Zen 4), an instruction on 512 bits takes as long as two on 256, loads and stores included.
+//! Masks stay in vector registers, where a comparison takes two cycles; by way of a mask register
+//! it takes five, and mandelbrot took 1.13 times as long. So comparisons, which EVEX has only with
+//! mask registers, use the first 16 vector registers. Pieces stay at 32 bytes: where this was
+//! measured (Zen 4), an instruction on 512 bits takes as long as two on 256, loads and stores
+//! included.
 //!
 //! `select` turns the piece form into the instructions of `instruction`, on virtual registers;
 //! `allocate` assigns registers; `frame` lays out the stack and emits the prologue and epilogue;
@@ -19,11 +20,11 @@ mod allocate;
 mod bytes;
 mod check;
 mod encode;
-mod frame;
 mod instruction;
 mod op;
 mod select;
-mod slots;
+mod stack_frame;
+mod stack_slots;
 #[cfg(test)]
 mod tests;
 
@@ -31,8 +32,8 @@ use crate::effort::Effort;
 use crate::piece::{Function, Machine};
 
 pub(crate) use check::{avx512_works, failure};
-pub(crate) use frame::caller_code;
 use instruction::PIECE_BYTES;
+pub(crate) use stack_frame::caller_code;
 
 /// Kernels with more code are rejected.
 const MOST_CODE_BYTES: usize = 32 << 20;

@@ -1,9 +1,9 @@
 //! Vector instructions by their effect on lanes: prefix, map and opcode of [`Vex`], the mnemonic of
-//! the VEX encoding where there is one, and the [`Form`]. Float instructions are listed as packed
-//! single; `select::typed` derives the others.
+//! the VEX encoding where there is one, and the [`Encodings`]. Float instructions are listed as
+//! packed single; `select::typed` derives the others.
 
 use super::bytes::Extent::{Bytes, Half, Quarter, Whole};
-use super::bytes::{Evex, Form, Vex};
+use super::bytes::{Encodings, Evex, Vex};
 
 macro_rules! instructions {
     ($($name:ident $prefix:literal $map:literal $opcode:literal $($wide:ident)? $manual:literal
@@ -20,9 +20,9 @@ macro_rules! instructions {
     };
     (@wide) => { false };
     (@wide wide) => { true };
-    (@vex) => { Form::Vex };
-    (@both $memory:expr $(, $wide:ident)?) => { Form::Both(instructions!(@fields $memory $(, $wide)?)) };
-    (@evex $memory:expr $(, $wide:ident)?) => { Form::Evex(instructions!(@fields $memory $(, $wide)?)) };
+    (@vex) => { Encodings::Vex };
+    (@both $memory:expr $(, $wide:ident)?) => { Encodings::Both(instructions!(@fields $memory $(, $wide)?)) };
+    (@evex $memory:expr $(, $wide:ident)?) => { Encodings::Evex(instructions!(@fields $memory $(, $wide)?)) };
     (@fields $memory:expr $(, $wide:ident)?) => {
         Evex { wide: instructions!(@wide $($wide)?), memory: $memory }
     };
@@ -156,6 +156,12 @@ instructions! {
     BYTES_TO_WORDS_SIGNED 1 2 0x21 "vpmovsxbd" both(Quarter);
     HALVES_TO_WORDS 1 2 0x33 "vpmovzxwd" both(Half);
     HALVES_TO_WORDS_SIGNED 1 2 0x23 "vpmovsxwd" both(Half);
+    WORDS_TO_MASK 2 2 0x39 "vpmovd2m" evex(Whole);
+    LONGS_TO_MASK 2 2 0x39 "vpmovq2m" evex(Whole, wide);
+    HALVES_TO_MASK 2 2 0x29 "vpmovw2m" evex(Whole, wide);
+    STORE_HALVES 3 1 0x7F "vmovdqu16" evex(Whole, wide);
+    STORE_LONGS 1 1 0x11 "vmovupd" evex(Whole, wide);
+    STORE_WORDS 0 1 0x11 "vmovups" evex(Whole);
     WORDS_TO_BYTES 2 2 0x31 "vpmovdb" evex(Quarter);
     WORDS_TO_HALVES 2 2 0x33 "vpmovdw" evex(Half);
     HALVES_TO_BYTES 2 2 0x30 "vpmovwb" evex(Half);

@@ -8,6 +8,70 @@
 //! A load becomes an operand only if it has no other use, nothing is written in between, and the
 //! instruction reads no more bytes than the load does.
 
+/// Pattern of the ops that `Selector::value` selects before it looks at the type, or that the
+/// builder expands.
+macro_rules! not_by_type {
+    () => {
+        Op::Param
+            | Op::Const(_)
+            | Op::LaneNumbers(_)
+            | Op::ReverseBits
+            | Op::Extend { .. }
+            | Op::Bitcast
+            | Op::Select
+            | Op::AnyTrue
+            | Op::AllTrue
+            | Op::HighBits
+            | Op::Extract(_)
+            | Op::Pattern(_)
+            | Op::Load(_)
+            | Op::LoadHalves(..)
+            | Op::LoadNarrow(..)
+            | Op::Store(_)
+            | Op::StorePast(_)
+            | Op::StoreNarrow { .. }
+            | Op::StoreMasked { .. }
+            | Op::StackAddress(_)
+            | Op::AtomicUpdate(_)
+            | Op::CompareExchange
+            | Op::Call
+    };
+}
+
+/// Pattern of the other ops that only pieces have, or that `Selector::value` selects for scalars.
+macro_rules! not_for_scalars {
+    () => {
+        Op::ShiftLeftEach
+            | Op::ShiftRightEach
+            | Op::ShiftRightSignedEach
+            | Op::IntMin { .. }
+            | Op::IntMax { .. }
+            | Op::RotateLeft(_)
+            | Op::RotateLeftEach
+            | Op::RotateRightEach
+            | Op::ToInt { .. }
+            | Op::TruncateInt
+            | Op::Compare(_)
+            | Op::CompareFloats(_)
+            | Op::Choose
+            | Op::Splat
+            | Op::Build
+            | Op::SplatLane(_)
+            | Op::Widen { .. }
+            | Op::WidenFloat { .. }
+            | Op::NarrowFloat
+            | Op::LowHalves
+            | Op::Pack
+            | Op::Swap(_)
+            | Op::Shuffle(_)
+            | Op::ShuffleBytes
+            | Op::MoveUpWithin(_)
+            | Op::MoveUp
+            | Op::Interleave { .. }
+            | Op::CarryHalf
+    };
+}
+
 mod floats;
 mod logic;
 mod memory;
@@ -15,8 +79,10 @@ mod pieces;
 mod scalars;
 
 use super::allocate::general;
-use super::bytes::{Evex, Extent, Form, VEX_REGISTERS, Vex};
-use super::instruction::{Alu, Base, BlockData, Code, Condition, Inst, Kind, Memory, Shape};
+use super::bytes::{Encodings, Evex, Extent, VEX_REGISTERS, Vex};
+use super::instruction::{
+    Alu, Base, BlockData, Condition, Inst, InstKind, MachineFunction, MemoryOperand, OperandOrder,
+};
 use super::op;
 use crate::piece::{Block, Edge, End, Function, IntOrder, Op, Type, Value};
 use regalloc2::{Operand, OperandConstraint, RegClass, VReg};
@@ -25,7 +91,7 @@ use std::collections::HashMap;
 
 /// Origin of a machine block.
 #[derive(Clone, Copy)]
-enum Source {
+enum BlockOrigin {
     Block(Block),
     /// One edge out of a branch; the moves on it are in a separate block.
     Edge(Block, usize),
@@ -35,26 +101,28 @@ enum Source {
 const ARGUMENTS: [u8; 5] = [7, 6, 2, 1, 8];
 
 /// Selects instructions for the machine's vector registers, or the first few of them.
-pub(super) fn select(function: &Function, vector_registers: usize) -> Code {
+pub(super) fn select(function: &Function, vector_registers: usize) -> MachineFunction {
     let order = function.order();
     let sources = sources(function, &order);
     let mut numbers = Numbers { blocks: vec![u32::MAX; function.block_count()], edges: HashMap::new() };
     for (number, source) in (0..).zip(&sources) {
         match *source {
-            Source::Block(block) => numbers.blocks[block.index()] = number,
-            Source::Edge(block, way) => drop(numbers.edges.insert((block, way), number)),
+            BlockOrigin::Block(block) => numbers.blocks[block.index()] = number,
+            BlockOrigin::Edge(block, way) => drop(numbers.edges.insert((block, way), number)),
         }
     }
     let mut selector = Selector::new(function, &order);
     selector.has_upper = vector_registers > VEX_REGISTERS.into();
-    let mut code = Code { slots: function.slots.clone(), ..Code::default() };
+    let mut code = MachineFunction { slots: function.slots.clone(), ..MachineFunction::default() };
     code.blocks.resize_with(sources.len(), BlockData::default);
     for (number, &source) in sources.iter().enumerate().rev() {
         let end = selector.insts.len();
         let data = &mut code.blocks[number];
         match source {
-            Source::Block(block) => selector.block(block, &numbers, data),
-            Source::Edge(block, way) => selector.edge(&function.ending(block).edges()[way], &numbers, data),
+            BlockOrigin::Block(block) => selector.block(block, &numbers, data),
+            BlockOrigin::Edge(block, way) => {
+                selector.edge(&function.ending(block).edges()[way], &numbers, data)
+            }
         }
         // Counted from the end until all blocks are selected.
         (data.first, data.end) = (selector.insts.len() as u32, end as u32);
@@ -79,18 +147,18 @@ pub(super) fn select(function: &Function, vector_registers: usize) -> Code {
 
 /// Lists the machine blocks, in order. A branch edge gets a separate block if it carries arguments
 /// or if its target has other predecessors.
-fn sources(function: &Function, order: &[Block]) -> Vec<Source> {
+fn sources(function: &Function, order: &[Block]) -> Vec<BlockOrigin> {
     let mut ways_in = vec![0; function.block_count()];
     for &block in order {
         function.ending(block).edges().iter().for_each(|edge| ways_in[edge.to.index()] += 1);
     }
     let mut sources = Vec::with_capacity(order.len() + order.len() / 2);
     for &block in order {
-        sources.push(Source::Block(block));
+        sources.push(BlockOrigin::Block(block));
         if let End::Branch(_, edges) = function.ending(block) {
             for (way, edge) in edges.iter().enumerate() {
                 if !edge.arguments.is_empty() || ways_in[edge.to.index()] > 1 {
-                    sources.push(Source::Edge(block, way));
+                    sources.push(BlockOrigin::Edge(block, way));
                 }
             }
         }
@@ -130,9 +198,9 @@ impl Constants {
 
 /// An operand in a register or in memory.
 #[derive(Clone, Copy)]
-enum Place {
+enum RegisterOrMemory {
     Register(VReg),
-    Memory(Memory),
+    Memory(MemoryOperand),
 }
 
 struct Selector<'f> {
@@ -206,11 +274,11 @@ impl<'f> Selector<'f> {
                 let condition = self.flags(*condition);
                 let ways = [0, 1].map(|way| numbers.way(block, way, &edges[way]));
                 data.successors = ways.iter().map(|&way| regalloc2::Block::new(way as usize)).collect();
-                self.push(Kind::Branch(condition, ways[0], ways[1]), &[]);
+                self.push(InstKind::Branch(condition, ways[0], ways[1]), &[]);
             }
             End::Return(value) => {
                 let value = self.register(*value);
-                self.push(Kind::Return, &[Operand::reg_fixed_use(value, general(0))]);
+                self.push(InstKind::Return, &[Operand::reg_fixed_use(value, general(0))]);
             }
         }
         self.take();
@@ -226,7 +294,7 @@ impl<'f> Selector<'f> {
             let arrive =
                 params.iter().zip(ARGUMENTS).map(|(&param, at)| Operand::reg_fixed_def(param, general(at)));
             let arrive: Vec<Operand> = arrive.collect();
-            self.push(Kind::Arguments, &arrive);
+            self.push(InstKind::Arguments, &arrive);
             self.take();
         } else {
             data.params = params;
@@ -239,7 +307,7 @@ impl<'f> Selector<'f> {
         data.cold |= self.function.block(edge.to).cold;
         data.arguments = edge.arguments.iter().map(|&value| self.register(value)).collect();
         data.successors.push(regalloc2::Block::new(to as usize));
-        self.push(Kind::Jump(to), &[]);
+        self.push(InstKind::Jump(to), &[]);
         self.take();
     }
 
@@ -319,29 +387,29 @@ impl<'f> Selector<'f> {
                 self.number(to, bits as i64);
                 to
             }
-            Op::Const(_) | Op::LaneNumbers(_) | Op::Pattern(_) => {
-                let bytes = self.constant_bytes(value);
-                self.vector_constant(bytes)
-            }
             Op::StackAddress(slot) => {
                 let to = self.general();
-                let memory = Memory { base: Base::Slot(slot), index: None, displacement: 0 };
-                self.push_with(Kind::Lea, true, &[Operand::reg_def(to)], Some(memory), None);
+                let memory = MemoryOperand { base: Base::Slot(slot), index: None, displacement: 0 };
+                self.push_with(InstKind::Lea, true, &[Operand::reg_def(to)], Some(memory), None);
                 to
             }
-            _ => {
-                self.needed[value.index()] = true;
-                self.home(value)
-            }
+            _ => match self.constant_bytes(value) {
+                Some(bytes) => self.vector_constant(bytes),
+                None => {
+                    self.needed[value.index()] = true;
+                    self.home(value)
+                }
+            },
         }
     }
 
     fn number(&mut self, to: VReg, number: i64) {
-        self.push_with(Kind::Number, true, &[Operand::reg_def(to)], None, Some(number));
+        self.push_with(InstKind::Number, true, &[Operand::reg_def(to)], None, Some(number));
     }
 
-    /// Memory image of a constant: the lane's bits repeated, a pattern, or lane numbers.
-    fn constant_bytes(&self, value: Value) -> [u8; 32] {
+    /// Memory image of a constant: the lane's bits repeated, a pattern, or lane numbers. `None` if
+    /// the value is not a constant.
+    fn constant_bytes(&self, value: Value) -> Option<[u8; 32]> {
         let mut bytes = [0; 32];
         match self.op(value) {
             Op::Const(bits) => {
@@ -353,19 +421,19 @@ impl<'f> Selector<'f> {
                 let lanes = bytes.chunks_mut(4).zip(first..);
                 lanes.for_each(|(chunk, number)| chunk.copy_from_slice(&number.to_le_bytes()));
             }
-            other => unreachable!("{other:?} is not a constant"),
+            _ => return None,
         }
-        bytes
+        Some(bytes)
     }
 
     fn vector_constant(&mut self, bytes: [u8; 32]) -> VReg {
         let to = self.vector();
         if bytes == [0; 32] {
-            self.push(Kind::Zero, &[Operand::reg_def(to)]);
+            self.push(InstKind::Zero, &[Operand::reg_def(to)]);
         } else {
             let memory = self.constant_memory(bytes);
             self.push_with(
-                Kind::Vector(op::LOAD, Shape::Two),
+                InstKind::Vector(op::LOAD, OperandOrder::Two),
                 true,
                 &[Operand::reg_def(to)],
                 Some(memory),
@@ -375,8 +443,8 @@ impl<'f> Selector<'f> {
         to
     }
 
-    fn constant_memory(&mut self, bytes: [u8; 32]) -> Memory {
-        Memory { base: Base::Constant(self.constants.number(bytes)), index: None, displacement: 0 }
+    fn constant_memory(&mut self, bytes: [u8; 32]) -> MemoryOperand {
+        MemoryOperand { base: Base::Constant(self.constants.number(bytes)), index: None, displacement: 0 }
     }
 
     /// Returns a constant that fits an immediate, extended as the instruction does.
@@ -392,16 +460,16 @@ impl<'f> Selector<'f> {
 
     // Instructions.
 
-    fn push(&mut self, kind: Kind, operands: &[Operand]) {
+    fn push(&mut self, kind: InstKind, operands: &[Operand]) {
         self.push_with(kind, false, operands, None, None);
     }
 
     fn push_with(
         &mut self,
-        kind: Kind,
+        kind: InstKind,
         wide: bool,
         operands: &[Operand],
-        memory: Option<Memory>,
+        memory: Option<MemoryOperand>,
         immediate: Option<i64>,
     ) {
         let first = self.operands.len();
@@ -409,7 +477,7 @@ impl<'f> Selector<'f> {
         if let Some(memory) = memory {
             self.operands.extend(memory_registers(&memory).into_iter().map(Operand::reg_use));
         }
-        if let Kind::Vector(Vex { form: Form::Vex, .. }, _) = kind
+        if let InstKind::Vector(Vex { form: Encodings::Vex, .. }, _) = kind
             && self.has_upper
         {
             self.operands[first..].iter_mut().for_each(|operand| *operand = within_vex(*operand));
@@ -419,7 +487,13 @@ impl<'f> Selector<'f> {
     }
 
     /// Emits an instruction that changes registers before its last use of the memory operand.
-    fn push_keeping_address(&mut self, kind: Kind, wide: bool, operands: &[Operand], memory: Memory) {
+    fn push_keeping_address(
+        &mut self,
+        kind: InstKind,
+        wide: bool,
+        operands: &[Operand],
+        memory: MemoryOperand,
+    ) {
         let registers = memory_registers(&memory).into_iter().map(Operand::reg_use_at_end);
         let all: SmallVec<[Operand; 6]> = operands.iter().copied().chain(registers).collect();
         self.push_with(kind, wide, &all, None, None);
@@ -430,15 +504,15 @@ impl<'f> Selector<'f> {
 
     fn push_place(
         &mut self,
-        kind: Kind,
+        kind: InstKind,
         wide: bool,
         operands: &[Operand],
-        place: Place,
+        place: RegisterOrMemory,
         immediate: Option<i64>,
     ) {
         match place {
-            Place::Memory(memory) => self.push_with(kind, wide, operands, Some(memory), immediate),
-            Place::Register(register) => {
+            RegisterOrMemory::Memory(memory) => self.push_with(kind, wide, operands, Some(memory), immediate),
+            RegisterOrMemory::Register(register) => {
                 let mut all: SmallVec<[Operand; 6]> = operands.into();
                 all.push(Operand::reg_use(register));
                 self.push_with(kind, wide, &all, None, immediate);
@@ -452,11 +526,13 @@ impl<'f> Selector<'f> {
         match op {
             Op::Param | Op::StackAddress(_) | Op::LaneNumbers(_) | Op::Pattern(_) => {}
             Op::Const(_) => unreachable!("constants are made where they are used"),
-            Op::Load(_) | Op::LoadNarrow(..) => self.load(value),
+            Op::Load(offset) => self.load(value, offset),
+            Op::LoadNarrow(narrow, offset) => self.load_narrow(value, narrow, offset),
             Op::LoadHalves(low, high) => self.load_halves(value, [low, high]),
             Op::Store(offset) => self.store(value, offset),
             Op::StorePast(offset) => self.store_past(value, offset),
             Op::StoreNarrow { bytes, offset } => self.store_narrow(value, bytes, offset),
+            Op::StoreMasked { bytes, offset } => self.store_masked(value, bytes, offset),
             Op::AtomicUpdate(update) => self.atomic_update(value, update),
             Op::CompareExchange => self.compare_exchange(value),
             Op::Call => self.call(value),
@@ -466,7 +542,7 @@ impl<'f> Selector<'f> {
             Op::AnyTrue | Op::AllTrue | Op::Compare(_) => {
                 let to = self.home(value);
                 let condition = self.flags(value);
-                self.push(Kind::SetIf(condition), &[Operand::reg_def(to)]);
+                self.push(InstKind::SetIf(condition), &[Operand::reg_def(to)]);
             }
             Op::HighBits | Op::Extract(_) => self.taken_from_piece(value),
             _ if ty.is_float() => self.float(value),
@@ -487,11 +563,11 @@ impl<'f> Selector<'f> {
     /// Moves 32 or 64 bits between a general and a vector register.
     fn transfer(&mut self, to: VReg, from: VReg, wide: bool) {
         let (vex, shape) = match to.class() {
-            RegClass::Int => (op::TO_GENERAL, Shape::TwoReversed),
-            RegClass::Float | RegClass::Vector => (op::FROM_GENERAL, Shape::Two),
+            RegClass::Int => (op::TO_GENERAL, OperandOrder::TwoReversed),
+            RegClass::Float | RegClass::Vector => (op::FROM_GENERAL, OperandOrder::Two),
         };
         let operands = [Operand::reg_def(to), Operand::reg_use(from)];
-        self.push(Kind::Vector(with_width(vex, wide), shape), &operands);
+        self.push(InstKind::Vector(with_width(vex, wide), shape), &operands);
     }
 
     fn select(&mut self, value: Value) {
@@ -500,7 +576,8 @@ impl<'f> Selector<'f> {
         let (yes, no) = (self.register(yes), self.register(no));
         let condition = self.flags(condition);
         let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(no), Operand::reg_use(yes)];
-        let kind = if self.is_vector(value) { Kind::FloatIf(condition) } else { Kind::MoveIf(condition) };
+        let kind =
+            if self.is_vector(value) { InstKind::FloatIf(condition) } else { InstKind::MoveIf(condition) };
         self.push_with(kind, self.ty(value).is_wide(), &operands, None, None);
     }
 
@@ -521,7 +598,7 @@ impl<'f> Selector<'f> {
                 let [mask] = self.args(condition);
                 let mask = self.register(mask);
                 let operands = [Operand::reg_use(mask), Operand::reg_use(mask)];
-                self.push_with(Kind::Vector(op::TEST, Shape::Test), true, &operands, None, None);
+                self.push_with(InstKind::Vector(op::TEST, OperandOrder::Test), true, &operands, None, None);
                 Condition::NotEqual
             }
             Op::AllTrue => {
@@ -529,18 +606,24 @@ impl<'f> Selector<'f> {
                 let mask = self.register(mask);
                 let ones = self.constant_memory([255; 32]);
                 let operands = [Operand::reg_use(mask)];
-                self.push_with(Kind::Vector(op::TEST, Shape::Test), true, &operands, Some(ones), None);
+                self.push_with(
+                    InstKind::Vector(op::TEST, OperandOrder::Test),
+                    true,
+                    &operands,
+                    Some(ones),
+                    None,
+                );
                 Condition::Below
             }
             Op::Load(offset) if self.ty(condition).bytes() == 1 && self.is_foldable(condition) => {
                 let [address] = self.args(condition);
                 let memory = self.address(address, offset);
-                self.push_with(Kind::TestByte, false, &[], Some(memory), None);
+                self.push_with(InstKind::TestByte, false, &[], Some(memory), None);
                 Condition::NotEqual
             }
             _ => {
                 let condition = self.register(condition);
-                self.push(Kind::Test, &[Operand::reg_use(condition)]);
+                self.push(InstKind::Test, &[Operand::reg_use(condition)]);
                 Condition::NotEqual
             }
         }
@@ -562,18 +645,18 @@ impl<'f> Selector<'f> {
                 return if order == IntOrder::Equal { holds.negated() } else { holds };
             }
             let a = self.register(a);
-            self.push_with(Kind::Test, wide, &[Operand::reg_use(a)], None, None);
+            self.push_with(InstKind::Test, wide, &[Operand::reg_use(a)], None, None);
             return condition_of(order);
         }
         let first = self.register(a);
         match self.small(b) {
             Some(number) => {
                 let operands = [Operand::reg_use(first)];
-                self.push_with(Kind::Alu(Alu::Compare), wide, &operands, None, Some(number));
+                self.push_with(InstKind::Alu(Alu::Compare), wide, &operands, None, Some(number));
             }
             None => {
                 let b = self.scalar_place(b);
-                self.push_place(Kind::Alu(Alu::Compare), wide, &[Operand::reg_use(first)], b, None);
+                self.push_place(InstKind::Alu(Alu::Compare), wide, &[Operand::reg_use(first)], b, None);
             }
         }
         condition_of(order)
@@ -591,7 +674,7 @@ fn within_vex(operand: Operand) -> Operand {
     }
 }
 
-fn memory_registers(memory: &Memory) -> SmallVec<[VReg; 2]> {
+fn memory_registers(memory: &MemoryOperand) -> SmallVec<[VReg; 2]> {
     let base = match memory.base {
         Base::Register(base) => Some(base),
         Base::Constant(_) | Base::Slot(_) => None,
@@ -631,9 +714,9 @@ fn in_lanes(vex: Vex, ty: Type) -> Vex {
     let memory = if ty.is_piece() { Extent::Whole } else { Extent::Bytes(ty.bytes() as u8) };
     let evex = Evex { wide: ty.is_wide(), memory };
     let form = match vex.form {
-        Form::Vex => Form::Vex,
-        Form::Both(_) => Form::Both(evex),
-        Form::Evex(_) => Form::Evex(evex),
+        Encodings::Vex => Encodings::Vex,
+        Encodings::Both(_) => Encodings::Both(evex),
+        Encodings::Evex(_) => Encodings::Evex(evex),
     };
     Vex { form, ..vex }
 }
@@ -645,9 +728,9 @@ fn with_width(vex: Vex, wide: bool) -> Vex {
         Extent::Whole | Extent::Half | Extent::Quarter => Evex { wide, ..evex },
     };
     let form = match vex.form {
-        Form::Vex => Form::Vex,
-        Form::Both(evex) => Form::Both(of_width(evex)),
-        Form::Evex(evex) => Form::Evex(of_width(evex)),
+        Encodings::Vex => Encodings::Vex,
+        Encodings::Both(evex) => Encodings::Both(of_width(evex)),
+        Encodings::Evex(evex) => Encodings::Evex(of_width(evex)),
     };
     Vex { wide, form, ..vex }
 }

@@ -1,7 +1,9 @@
 //! Checks the encodings against an independent decoder: every instruction with many registers and
 //! all kinds of memory operands, and whole kernels.
 
-use super::bytes::{Base, Bytes, Evex, Extent, Form, General, Length, Memory, Place, Vex};
+use super::bytes::{
+    Base, Bytes, Encodings, Evex, Extent, General, Length, MemoryOperand, RegisterOrMemory, Vex,
+};
 use super::op;
 use crate::effort::Effort;
 use crate::piece::{Builder, Function, I32, I64, Lane, Type};
@@ -33,7 +35,7 @@ fn is_register(decoded: Register, given: u8) -> bool {
 }
 
 /// Memory operands of all forms, with all registers.
-fn memories() -> Vec<Memory> {
+fn memories() -> Vec<MemoryOperand> {
     let displacements = [0, 1, -128, 127, 128, -129, i32::MIN, i32::MAX];
     let mut memories = Vec::new();
     for base in 0..16 {
@@ -41,23 +43,26 @@ fn memories() -> Vec<Memory> {
             let shift = (base + index.unwrap_or(0)) % 4;
             let displacement = displacements[usize::from(base ^ index.unwrap_or(3)) % displacements.len()];
             let index = index.map(|index| (index, shift));
-            memories.push(Memory { base: Base::Register(base), index, displacement });
+            memories.push(MemoryOperand { base: Base::Register(base), index, displacement });
         }
-        memories.extend(displacements.map(|displacement| Memory::at(base, displacement)));
+        memories.extend(displacements.map(|displacement| MemoryOperand::at(base, displacement)));
     }
     memories
 }
 
-fn places() -> Vec<Place> {
-    (0..16).map(Place::Register).chain(memories().into_iter().map(Place::Memory)).collect()
+fn places() -> Vec<RegisterOrMemory> {
+    (0..16)
+        .map(RegisterOrMemory::Register)
+        .chain(memories().into_iter().map(RegisterOrMemory::Memory))
+        .collect()
 }
 
 /// [`places`] with all 32 vector registers, and displacements around those that a byte can hold.
-fn wide_places() -> Vec<Place> {
+fn wide_places() -> Vec<RegisterOrMemory> {
     let units = [2, 4, 8, 16, 32].into_iter().flat_map(|unit| [unit, -128 * unit, 127 * unit, 128 * unit]);
     let near = units.flat_map(|displacement| [displacement, displacement + 1]);
-    let memories = near.map(|displacement| Place::Memory(Memory::at(3, displacement)));
-    (16..32).map(Place::Register).chain(places()).chain(memories).collect()
+    let memories = near.map(|displacement| RegisterOrMemory::Memory(MemoryOperand::at(3, displacement)));
+    (16..32).map(RegisterOrMemory::Register).chain(places()).chain(memories).collect()
 }
 
 /// Mnemonic of the EVEX encoding, where it differs from that of VEX.
@@ -72,10 +77,12 @@ fn evex_manual(manual: &str) -> String {
 }
 
 /// Whether an operand of the decoded instruction is the place.
-fn names(decoded: &Instruction, operand: u32, place: Place) -> bool {
+fn names(decoded: &Instruction, operand: u32, place: RegisterOrMemory) -> bool {
     match (decoded.op_kind(operand), place) {
-        (OpKind::Register, Place::Register(register)) => is_register(decoded.op_register(operand), register),
-        (OpKind::Memory, Place::Memory(memory)) => {
+        (OpKind::Register, RegisterOrMemory::Register(register)) => {
+            is_register(decoded.op_register(operand), register)
+        }
+        (OpKind::Memory, RegisterOrMemory::Memory(memory)) => {
             let Base::Register(base) = memory.base else { return false };
             number(decoded.memory_base()) == Some(base)
                 && number(decoded.memory_index()) == memory.index.map(|(index, _)| index)
@@ -91,8 +98,9 @@ fn names(decoded: &Instruction, operand: u32, place: Place) -> bool {
 fn roles(decoded: &Instruction) -> Option<(u32, Option<u32>, u32)> {
     let registers = (0..decoded.op_count()).filter(|&k| decoded.op_kind(k) != OpKind::Immediate8).count();
     let name = format!("{:?}", decoded.mnemonic()).to_lowercase();
-    let reversed = ["vpextrd", "vpextrq", "vextracti128", "vextracti32x4", "vpmovdb", "vpmovdw", "vpmovwb"]
-        .contains(&&*name);
+    let reversed =
+        ["vmovdqu16", "vpextrd", "vpextrq", "vextracti128", "vextracti32x4", "vpmovdb", "vpmovdw", "vpmovwb"]
+            .contains(&&*name);
     let code = format!("{:?}", decoded.code()).replace("_k1z", "");
     let stores = ["m128_xmm", "m256_ymm", "rm32_xmm", "rm64_xmm"].iter().any(|form| code.contains(form));
     Some(match registers {
@@ -107,7 +115,7 @@ fn roles(decoded: &Instruction) -> Option<(u32, Option<u32>, u32)> {
 
 /// Encodes an instruction with each place and some registers, and compares; returns the number of
 /// valid encodings.
-fn check_vex(vex: Vex, manual: &str, length: Length, places: &[Place]) -> usize {
+fn check_vex(vex: Vex, manual: &str, length: Length, places: &[RegisterOrMemory]) -> usize {
     let mut valid = 0;
     for (at, &place) in places.iter().enumerate() {
         for register in [at % 16, (at + 8) % 16].map(|register| register as u8) {
@@ -139,8 +147,8 @@ fn check_vex(vex: Vex, manual: &str, length: Length, places: &[Place]) -> usize 
 #[test]
 fn vector_instructions_are_those_of_the_manual() {
     let all = places();
-    let few: Vec<Place> = all.iter().copied().step_by(7).collect();
-    let has_vex = |vex: Vex| !matches!(vex.form, Form::Evex(_));
+    let few: Vec<RegisterOrMemory> = all.iter().copied().step_by(7).collect();
+    let has_vex = |vex: Vex| !matches!(vex.form, Encodings::Evex(_));
     for &(vex, manual) in op::ALL.iter().filter(|(vex, manual)| !manual.is_empty() && has_vex(*vex)) {
         let places =
             if vex == op::ADD || vex == op::BLEND_WORDS || vex == op::MUL_WORDS { &all } else { &few };
@@ -152,7 +160,7 @@ fn vector_instructions_are_those_of_the_manual() {
 
 /// Encodes an EVEX instruction with each place and all registers, and compares; returns the number
 /// of valid encodings.
-fn check_evex(vex: Vex, evex: Evex, manual: &str, length: Length, places: &[Place]) -> usize {
+fn check_evex(vex: Vex, evex: Evex, manual: &str, length: Length, places: &[RegisterOrMemory]) -> usize {
     let mut valid = 0;
     for (at, &place) in places.iter().enumerate() {
         for register in [at % 32, (at + 16) % 32, at % 8].map(|register| register as u8) {
@@ -180,10 +188,10 @@ fn check_evex(vex: Vex, evex: Evex, manual: &str, length: Length, places: &[Plac
 
 #[test]
 fn vector_instructions_with_upper_registers_are_those_of_the_manual() {
-    let all: Vec<Place> = wide_places();
-    let few: Vec<Place> = all.iter().copied().step_by(5).collect();
+    let all: Vec<RegisterOrMemory> = wide_places();
+    let few: Vec<RegisterOrMemory> = all.iter().copied().step_by(5).collect();
     for &(vex, manual) in op::ALL.iter().filter(|(_, manual)| !manual.is_empty()) {
-        let (Form::Both(evex) | Form::Evex(evex)) = vex.form else { continue };
+        let (Encodings::Both(evex) | Encodings::Evex(evex)) = vex.form else { continue };
         let manual = evex_manual(manual);
         let all = if vex == op::ADD || vex == op::LOGIC || vex == op::BYTES_TO_WORDS { &all } else { &few };
         let lengths = [Length::Bits128, Length::Bits256];
@@ -195,12 +203,12 @@ fn vector_instructions_with_upper_registers_are_those_of_the_manual() {
 
 #[test]
 fn float_instructions_exist_for_every_type() {
-    let few: Vec<Place> = wide_places().into_iter().step_by(5).collect();
+    let few: Vec<RegisterOrMemory> = wide_places().into_iter().step_by(5).collect();
     for (vex, manual) in [(op::ADD, "vadd"), (op::SQRT, "vsqrt"), (op::COMPARE, "vcmp"), (op::MAX, "vmax")] {
         for (prefix, suffix) in [(0, "ps"), (1, "pd"), (2, "ss"), (3, "sd")] {
             let typed = Vex { prefix, ..vex };
             assert!(check_vex(typed, &format!("{manual}{suffix}"), Length::Bits128, &places()) > 0);
-            let Form::Both(_) = vex.form else { continue };
+            let Encodings::Both(_) = vex.form else { continue };
             let memory = match prefix {
                 2 => Extent::Bytes(4),
                 3 => Extent::Bytes(8),
@@ -234,7 +242,7 @@ fn shifts_by_a_number_are_those_of_the_manual() {
         for to in 0..32 {
             for from in 0..32 {
                 let mut bytes = Bytes::default();
-                bytes.vector(vex, Length::Bits256, (digit, to, Place::Register(from)), Some(17));
+                bytes.vector(vex, Length::Bits256, (digit, to, RegisterOrMemory::Register(from)), Some(17));
                 let Some(decoded) = only(&bytes.code) else { panic!("{manual} does not decode") };
                 assert_eq!(format!("{:?}", decoded.mnemonic()).to_lowercase(), manual);
                 assert_eq!(number(decoded.op0_register()), Some(to));
@@ -286,7 +294,7 @@ fn bytes_and_numbers_reach_every_register() {
         bytes.general(
             General { byte: true, ..General::long(false, 0x92) },
             0,
-            Place::Register(register),
+            RegisterOrMemory::Register(register),
             &[],
         );
         let set = only(&bytes.code);

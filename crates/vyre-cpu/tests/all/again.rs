@@ -4,8 +4,16 @@ use std::process::Command;
 use vyre_cpu::Cpu;
 use vyre_driver::VyreBackend;
 
-const OTHERS: [&str; 7] =
-    ["bounds::", "differential::", "division::", "oracle::", "shapes::", "small::", "threads::"];
+const OTHERS: [&str; 8] = [
+    "bounds::",
+    "differential::",
+    "division::",
+    "in_place::",
+    "oracle::",
+    "shapes::",
+    "small::",
+    "threads::",
+];
 
 #[test]
 fn all_of_it_with_cranelift() -> Result<(), Box<dyn std::error::Error>> {

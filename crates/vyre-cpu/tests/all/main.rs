@@ -5,7 +5,11 @@ mod bounds;
 mod differential;
 mod division;
 mod frames;
+#[cfg(unix)]
+mod in_place;
 mod oracle;
+#[cfg(unix)]
+mod outputs;
 mod repeated;
 #[cfg(unix)]
 mod shapes;

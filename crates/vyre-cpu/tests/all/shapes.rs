@@ -9,18 +9,18 @@ use vyre_foundation::text::parse;
 use vyre_reference::CpuRef;
 
 /// Values that tend to break index arithmetic.
-const HOSTILE: [u32; 10] = [0, 1, 2, 5, 64, 1000, 1 << 31, (1 << 31) - 1, u32::MAX - 1, u32::MAX];
+pub(crate) const HOSTILE: [u32; 10] = [0, 1, 2, 5, 64, 1000, 1 << 31, (1 << 31) - 1, u32::MAX - 1, u32::MAX];
 
-fn numbers(count: usize) -> Vec<u32> {
+pub(crate) fn numbers(count: usize) -> Vec<u32> {
     (0..count as u32).map(|k| k.wrapping_mul(0x9E37_79B9) >> 7).collect()
 }
 
-fn bytes(words: &[u32]) -> Vec<u8> {
+pub(crate) fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 /// Runs a kernel on each list of inputs, with the quick and the thorough compiler.
-fn check(source: &str, cases: &[Vec<Vec<u8>>]) -> Result<(), BackendError> {
+pub(crate) fn check(source: &str, cases: &[Vec<Vec<u8>>]) -> Result<(), BackendError> {
     let cpu = Cpu::new()?;
     let program = parse(source)?.in_regions();
     let kernel = program.validate()?;

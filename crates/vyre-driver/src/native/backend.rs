@@ -3,7 +3,7 @@
 use super::Device;
 use super::code_cache::compiled;
 use super::pipeline::{Pipeline, sequence};
-use super::resident::{Residents, Shared};
+use super::resident::{InstanceState, Residents};
 use crate::admission::check_device;
 use crate::containment::contain_call;
 use crate::pipeline::PipelineCacheSnapshot;
@@ -26,7 +26,7 @@ pub struct Native<D: Device>(Arc<Instance<D>>);
 /// The state of a backend instance; shared with threads that still compile for calls that have
 /// ended.
 struct Instance<D: Device> {
-    shared: Arc<Shared<D>>,
+    shared: Arc<InstanceState<D>>,
     number: u64,
     compiled: AtomicU64,
     pipelines: Option<PipelineCache>,
@@ -48,7 +48,7 @@ impl<D: Device> Native<D> {
             number: next_backend_instance(),
             compiled: AtomicU64::new(0),
             pipelines: device.cache_limits().map(PipelineCache::new),
-            shared: Arc::new(Shared { residents: Residents::new(device.id()), device }),
+            shared: Arc::new(InstanceState { residents: Residents::new(device.id()), device }),
         }))
     }
 

@@ -4,7 +4,7 @@
 //! up. Other callers wait for that thread within their own deadlines, and find the code once it is
 //! done.
 
-use super::resident::Shared;
+use super::resident::InstanceState;
 use super::{Built, Device, Form, Variant};
 use crate::BackendError;
 use crate::containment::{Unfinished, contain, within};
@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use vyre_foundation::kernel::{Kernel, coverage};
 
 pub(super) struct CodeCache<D: Device> {
-    shared: Arc<Shared<D>>,
+    shared: Arc<InstanceState<D>>,
     kernel: Kernel,
-    slots: Mutex<HashMap<Form, Slot<D::Code>>>,
+    states: Mutex<HashMap<Form, CodeState<D::Code>>>,
     /// Signalled when code was compiled or its compilation failed.
     changed: Condvar,
 }
 
-enum Slot<C> {
+enum CodeState<C> {
     Made(Arc<Variant<C>>),
     UnderWay,
 }
@@ -30,8 +30,8 @@ enum Slot<C> {
 const UNLIMITED: Duration = Duration::from_secs(3600);
 
 impl<D: Device> CodeCache<D> {
-    pub(super) fn new(shared: Arc<Shared<D>>, kernel: Kernel) -> CodeCache<D> {
-        CodeCache { shared, kernel, slots: Mutex::default(), changed: Condvar::new() }
+    pub(super) fn new(shared: Arc<InstanceState<D>>, kernel: Kernel) -> CodeCache<D> {
+        CodeCache { shared, kernel, states: Mutex::default(), changed: Condvar::new() }
     }
 
     /// The code of a form, within a time limit.
@@ -42,35 +42,37 @@ impl<D: Device> CodeCache<D> {
     ) -> Result<Arc<Variant<D::Code>>, BackendError> {
         let began = Instant::now();
         let left = || limit.unwrap_or(UNLIMITED).saturating_sub(began.elapsed());
-        let mut slots = self.slots();
+        let mut states = self.states();
         loop {
-            match slots.get(&form) {
-                Some(Slot::Made(made)) if !self.shared.device.is_stale(&made.code) => return Ok(made.clone()),
-                Some(Slot::Made(_)) | None => break,
-                Some(Slot::UnderWay) if left().is_zero() => {
+            match states.get(&form) {
+                Some(CodeState::Made(made)) if !self.shared.device.is_stale(&made.code) => {
+                    return Ok(made.clone());
+                }
+                Some(CodeState::Made(_)) | None => break,
+                Some(CodeState::UnderWay) if left().is_zero() => {
                     let (backend, limit) = (self.shared.device.id().into(), limit.unwrap_or(UNLIMITED));
                     return Err(BackendError::Timeout { backend, limit });
                 }
-                Some(Slot::UnderWay) => {
-                    let waited = self.changed.wait_timeout(slots, left());
-                    slots = waited.unwrap_or_else(PoisonError::into_inner).0;
+                Some(CodeState::UnderWay) => {
+                    let waited = self.changed.wait_timeout(states, left());
+                    states = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
             }
         }
-        slots.insert(form, Slot::UnderWay);
-        drop(slots);
+        states.insert(form, CodeState::UnderWay);
+        drop(states);
         let Some(limit) = limit else { return self.make(form) };
         let forms = self.clone();
         let made = compiled(self.shared.device.id(), limit, move || forms.make(form));
         if let Err(BackendError::KernelCompileFailed { .. }) = made {
-            // If the thread could not be started, nothing else clears the slot.
+            // If the thread could not be started, nothing else clears the state.
             self.settle(form, None);
         }
         made
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<Form, Slot<D::Code>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    fn states(&self) -> MutexGuard<'_, HashMap<Form, CodeState<D::Code>>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Compiles the kernel, and wakes the callers waiting for it.
@@ -83,8 +85,8 @@ impl<D: Device> CodeCache<D> {
     /// Stores the outcome. After a failure, the form can be requested again.
     fn settle(&self, form: Form, made: Option<&Arc<Variant<D::Code>>>) {
         let before = match made {
-            Some(made) => self.slots().insert(form, Slot::Made(made.clone())),
-            None => self.slots().remove(&form),
+            Some(made) => self.states().insert(form, CodeState::Made(made.clone())),
+            None => self.states().remove(&form),
         };
         self.changed.notify_all();
         // Dropping stale code is the device's business and needs no lock.

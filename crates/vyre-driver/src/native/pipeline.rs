@@ -7,8 +7,8 @@ pub(super) mod sequence;
 
 use super::argument::element;
 use super::code_cache::CodeCache;
-use super::plan::{Asked, Plan, Recognition};
-use super::resident::{Held, Lent, Locked, Shared, lent};
+use super::plan::{Asked, LaunchPlan, Recognition};
+use super::resident::{Held, InstanceState, Lent, Locked, lent};
 use super::slots::Outputs;
 use super::{Argument, Device, Failed, Few, Form, Job, Memory, Start, Variant};
 use crate::containment::{contain, contain_call};
@@ -34,7 +34,7 @@ pub(super) struct Pipeline<D: Device> {
     usual_elements: u32,
     config: DispatchConfig,
     profile: DeviceProfile,
-    shared: Arc<Shared<D>>,
+    shared: Arc<InstanceState<D>>,
     /// The buffers that a dispatch binds, in binding order.
     bound: Vec<BufferId>,
     recognition: Recognition,
@@ -80,7 +80,7 @@ fn host_inputs<'a>(inputs: &[&'a [u8]]) -> Few<Input<'a>> {
 // Code.
 impl<D: Device> Pipeline<D> {
     pub(super) fn new(
-        shared: Arc<Shared<D>>,
+        shared: Arc<InstanceState<D>>,
         kernel: Kernel,
         profile: DeviceProfile,
         config: &DispatchConfig,
@@ -126,7 +126,7 @@ impl<D: Device> Pipeline<D> {
     /// Chooses the code for a dispatch, and sizes the launch to the arguments.
     fn plan(
         &self,
-        plan: &mut Plan,
+        plan: &mut LaunchPlan,
         arguments: &[Argument<'_, D::Memory>],
         config: &DispatchConfig,
     ) -> Result<Arc<Variant<D::Code>>, BackendError> {
@@ -138,11 +138,11 @@ impl<D: Device> Pipeline<D> {
         }
     }
 
-    /// Plans a dispatch that has no reusable plan. A dispatch that does not complete the proof of the
-    /// code gets code with more checks; a dispatch with an empty grid needs no other code.
+    /// Plans a dispatch that has no reusable plan. A dispatch that does not complete the proof of
+    /// the code gets code with more checks; a dispatch with an empty grid needs no other code.
     fn plan_anew(
         &self,
-        plan: &mut Plan,
+        plan: &mut LaunchPlan,
         arguments: &[Argument<'_, D::Memory>],
         (asked, mut form): (Asked, Form),
         config: &DispatchConfig,
@@ -174,7 +174,7 @@ impl<D: Device> Pipeline<D> {
             form = wanted;
         };
         for &Argument { buffer, start, .. } in arguments {
-            let coverage = variant.coverage[buffer.index()];
+            let coverage = &variant.coverage[buffer.index()];
             let is_zero = matches!(start, Start::Zero | Start::Zeroed);
             plan.push_covered(is_zero && coverage.holds(buffer, &plan.launch, &mut known));
         }
@@ -224,7 +224,7 @@ impl<D: Device> Pipeline<D> {
         config: &DispatchConfig,
         timed: bool,
     ) -> Result<Option<Duration>, BackendError> {
-        let mut plan = Plan::last(&self.recognition);
+        let mut plan = LaunchPlan::last(&self.recognition);
         let began = config.timeout.map(|_| Instant::now());
         let ran = self.plan(&mut plan, &arguments, config).and_then(|variant| {
             plan.settle_starts(&mut arguments);
@@ -371,7 +371,7 @@ impl<D: Device> Pipeline<D> {
         let mut outputs: Vec<Outputs> = made.collect();
         let each = inputs.iter().zip(&mut *slots).zip(&mut outputs);
         let planned = each.map_while(|((inputs, slots), outputs)| {
-            let mut plan = Plan::default();
+            let mut plan = LaunchPlan::default();
             let mut arguments = kept(self.arguments(inputs, &mut [], outputs, slots), &mut failure)?;
             let variant = kept(self.plan(&mut plan, &arguments, config), &mut failure)?;
             plan.settle_starts(&mut arguments);

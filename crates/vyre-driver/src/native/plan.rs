@@ -14,7 +14,7 @@ use vyre_foundation::launch::{Launch, Overrides};
 
 /// A plan, and the inputs it was made from.
 #[derive(Default)]
-pub(super) struct Plan {
+pub(super) struct LaunchPlan {
     /// The inputs it was made from; `None` if it cannot be reused.
     origin: Option<Origin>,
     /// The form of the code that runs.
@@ -30,7 +30,7 @@ struct Origin {
     /// The pipeline's number.
     pipeline: usize,
     asked: Asked,
-    seen: Few<Seen>,
+    seen: Few<ArgumentFacts>,
 }
 
 /// The parameters that a call requests.
@@ -52,7 +52,7 @@ impl Asked {
 /// The properties of one argument that a plan can depend on: its length, and the value of a scalar
 /// uniform if the host can read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct ArgumentFacts {
     bytes: usize,
     number: Option<u64>,
 }
@@ -91,10 +91,10 @@ impl Recognition {
         &'s self,
         device: &'s D,
         arguments: &'s [Argument<'_, D::Memory>],
-    ) -> impl Iterator<Item = Seen> + 's {
+    ) -> impl Iterator<Item = ArgumentFacts> + 's {
         arguments.iter().zip(&self.numbers).map(|(argument, is_number)| {
             let bytes = if *is_number { argument.host_bytes(device) } else { None };
-            Seen { bytes: argument.bytes, number: bytes.and_then(number) }
+            ArgumentFacts { bytes: argument.bytes, number: bytes.and_then(number) }
         })
     }
 }
@@ -118,20 +118,20 @@ fn number(bytes: &[u8]) -> Option<u64> {
 const KEPT: usize = 8;
 
 thread_local! {
-    static PLANS: [Cell<Option<Box<Plan>>>; KEPT] = const { [const { Cell::new(None) }; KEPT] };
+    static PLANS: [Cell<Option<Box<LaunchPlan>>>; KEPT] = const { [const { Cell::new(None) }; KEPT] };
 }
 
-impl Plan {
+impl LaunchPlan {
     /// Takes the plan of this thread's last call of a pipeline, or an empty one.
     #[inline]
-    pub(super) fn last(of: &Recognition) -> Box<Plan> {
+    pub(super) fn last(of: &Recognition) -> Box<LaunchPlan> {
         let kept = PLANS.try_with(|plans| plans[of.pipeline % KEPT].take());
         kept.ok().flatten().unwrap_or_default()
     }
 
     /// Caches it for this thread's next call.
     #[inline]
-    pub(super) fn keep(self: Box<Plan>, of: &Recognition) {
+    pub(super) fn keep(self: Box<LaunchPlan>, of: &Recognition) {
         // A thread that is exiting caches nothing.
         let _ = PLANS.try_with(|plans| plans[of.pipeline % KEPT].set(Some(self)));
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// State shared by a backend instance and its pipelines.
-pub(super) struct Shared<D: Device> {
+pub(super) struct InstanceState<D: Device> {
     pub(super) device: D,
     pub(super) residents: Residents<D::Memory>,
 }

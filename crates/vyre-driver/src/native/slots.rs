@@ -12,10 +12,10 @@ use crate::{BackendError, OutputBuffers};
 
 /// The outputs of a running call.
 pub(super) struct Outputs {
-    places: Few<Place>,
+    outputs: Few<OutputMemory>,
 }
 
-enum Place {
+enum OutputMemory {
     /// In the slot, whose length was `before`.
     Slot { bytes: usize, before: usize },
     /// In a separate buffer.
@@ -30,25 +30,25 @@ impl Outputs {
         slots: &mut OutputBuffers,
         in_place: bool,
     ) -> Result<Outputs, BackendError> {
-        let mut outputs = Outputs { places: Few::new() };
+        let mut outputs = Outputs { outputs: Few::new() };
         for (k, &bytes) in sizes.iter().enumerate() {
-            let place = match slots.get_mut(k).filter(|slot| in_place && slot.capacity() >= bytes) {
+            let output = match slots.get_mut(k).filter(|slot| in_place && slot.capacity() >= bytes) {
                 Some(slot) => {
                     let before = slot.len();
                     if before < bytes {
                         slot.resize(bytes, 0);
                     }
-                    Place::Slot { bytes, before }
+                    OutputMemory::Slot { bytes, before }
                 }
                 None => match zeroed(backend, bytes) {
-                    Ok(fresh) => Place::Fresh(fresh),
+                    Ok(fresh) => OutputMemory::Fresh(fresh),
                     Err(error) => {
                         outputs.drop_in(slots);
                         return Err(error);
                     }
                 },
             };
-            outputs.places.push(place);
+            outputs.outputs.push(output);
         }
         Ok(outputs)
     }
@@ -59,12 +59,12 @@ impl Outputs {
         slots: &'a mut OutputBuffers,
     ) -> impl Iterator<Item = (&'a mut [u8], bool)> {
         let mut slots = slots.iter_mut();
-        self.places.iter_mut().map(move |place| {
+        self.outputs.iter_mut().map(move |output| {
             let slot = slots.next();
-            match (place, slot) {
-                (Place::Slot { bytes, .. }, Some(slot)) => (&mut slot[..*bytes], false),
-                (Place::Slot { .. }, None) => unreachable!("an output in a slot has one"),
-                (Place::Fresh(fresh), _) => (&mut fresh[..], true),
+            match (output, slot) {
+                (OutputMemory::Slot { bytes, .. }, Some(slot)) => (&mut slot[..*bytes], false),
+                (OutputMemory::Slot { .. }, None) => unreachable!("an output in a slot has one"),
+                (OutputMemory::Fresh(fresh), _) => (&mut fresh[..], true),
             }
         })
     }
@@ -72,14 +72,14 @@ impl Outputs {
     /// Publishes the outputs in the slots, and returns the record of the launch.
     pub(super) fn finish(self, input_bytes: u64, slots: &mut OutputBuffers) -> LaunchRecord {
         let mut record = LaunchRecord { input_bytes, ..LaunchRecord::default() };
-        slots.truncate(self.places.len());
-        for (k, place) in self.places.into_iter().enumerate() {
-            let (bytes, moved) = match place {
-                Place::Slot { bytes, .. } => {
+        slots.truncate(self.outputs.len());
+        for (k, output) in self.outputs.into_iter().enumerate() {
+            let (bytes, moved) = match output {
+                OutputMemory::Slot { bytes, .. } => {
                     slots[k].truncate(bytes);
                     (bytes, false)
                 }
-                Place::Fresh(fresh) => (fresh.len(), write_slot(slots, k, fresh)),
+                OutputMemory::Fresh(fresh) => (fresh.len(), write_slot(slots, k, fresh)),
             };
             record.output_bytes += bytes as u64;
             record.output_slots += 1;
@@ -91,8 +91,8 @@ impl Outputs {
 
     /// Restores the slots after a failed call.
     pub(super) fn drop_in(self, slots: &mut OutputBuffers) {
-        for (place, slot) in self.places.into_iter().zip(slots) {
-            if let Place::Slot { before, .. } = place {
+        for (output, slot) in self.outputs.into_iter().zip(slots) {
+            if let OutputMemory::Slot { before, .. } = output {
                 slot.truncate(before);
             }
         }

@@ -21,7 +21,7 @@ use std::time::Instant;
 use vyre_foundation::ir::Program;
 
 /// The program and inputs that the backends run.
-pub(super) struct Trial<'a> {
+pub(super) struct Certification<'a> {
     pub(super) program: &'a Program,
     pub(super) inputs: &'a [&'a [u8]],
     pub(super) config: &'a DispatchConfig,
@@ -29,7 +29,7 @@ pub(super) struct Trial<'a> {
     pub(super) oracle: Option<&'a dyn VyreBackend>,
 }
 
-/// A backend in the trial.
+/// A backend in the certification.
 struct Contender<'a> {
     backend: &'a dyn VyreBackend,
     id: &'static str,
@@ -43,8 +43,8 @@ struct Contender<'a> {
     rejected: Option<String>,
 }
 
-impl<'a> Trial<'a> {
-    /// Runs the trial; the resulting row has no timestamp yet.
+impl<'a> Certification<'a> {
+    /// Runs the certification; the resulting row has no timestamp yet.
     pub(super) fn run(
         &self,
         op_id: &str,
@@ -56,7 +56,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Like [`Trial::run`], with a clock in nanoseconds.
+    /// Like [`Certification::run`], with a clock in nanoseconds.
     fn run_by(
         &self,
         op_id: &str,
@@ -139,7 +139,7 @@ impl<'a> Trial<'a> {
                     subgroup_size: self.config.subgroup_size.or(size),
                     ..self.config.clone()
                 };
-                Ok((size, Trial { config: &config, ..*self }.dispatch(oracle)?))
+                Ok((size, Certification { config: &config, ..*self }.dispatch(oracle)?))
             })
             .collect()
     }
@@ -240,9 +240,9 @@ mod tests {
 
     fn run(clock: &Clock, backends: &[&dyn VyreBackend]) -> Result<RouteDecision, BackendError> {
         let (program, config) = (Program::empty(), DispatchConfig::default());
-        let trial = Trial { program: &program, inputs: &[], config: &config, oracle: None };
+        let certification = Certification { program: &program, inputs: &[], config: &config, oracle: None };
         // Resets at every reading, so that no script makes it overflow.
-        trial.run_by("op", backends, &|| clock.swap(0, Ordering::Relaxed))
+        certification.run_by("op", backends, &|| clock.swap(0, Ordering::Relaxed))
     }
 
     fn observed(row: &RouteDecision) -> Vec<(&str, u64)> {

@@ -24,10 +24,10 @@
 mod certify;
 
 use crate::tables::{
-    self, Fault, Home, TableError, TableFormat, now_ns, saturated, stamp_after, stamp_counts, user_file,
+    self, Fault, TableError, TableFormat, UserFolder, now_ns, saturated, stamp_after, stamp_counts, user_file,
 };
 use crate::{BackendError, DispatchConfig, VyreBackend};
-use certify::Trial;
+use certify::Certification;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -276,8 +276,8 @@ impl PgoTable {
         config: &DispatchConfig,
         backends: &[&dyn VyreBackend],
     ) -> Result<&RouteDecision, BackendError> {
-        let trial = Trial { program, inputs, config, oracle: None };
-        self.certify(op_id.into(), &trial, backends)
+        let certification = Certification { program, inputs, config, oracle: None };
+        self.certify(op_id.into(), &certification, backends)
     }
 
     /// Compares every output of every backend with the oracle's, rejects the wrong ones, and stores
@@ -293,17 +293,17 @@ impl PgoTable {
         config: &DispatchConfig,
         backends: &[&dyn VyreBackend],
     ) -> Result<&RouteDecision, BackendError> {
-        let trial = Trial { program, inputs, config, oracle: Some(oracle) };
-        self.certify(op_id.into(), &trial, backends)
+        let certification = Certification { program, inputs, config, oracle: Some(oracle) };
+        self.certify(op_id.into(), &certification, backends)
     }
 
     fn certify(
         &mut self,
         op_id: String,
-        trial: &Trial<'_>,
+        certification: &Certification<'_>,
         backends: &[&dyn VyreBackend],
     ) -> Result<&RouteDecision, BackendError> {
-        let mut row = trial.run(&op_id, backends)?;
+        let mut row = certification.run(&op_id, backends)?;
         row.certified_at_ns = stamp_after(self.routes.get(&op_id).map(|route| route.certified_at_ns));
         if let Some(bucket) = row.size_bucket {
             let rows = self.routes_by_size.entry(row_key(&op_id, &row.fingerprint)).or_default();
@@ -395,7 +395,7 @@ impl PgoTable {
 /// The user's routing table: `vyre/pgo.toml` in `$XDG_CONFIG_HOME`, otherwise in `$HOME/.config`.
 /// `None`, with a warning, if the user has neither: routes then stay in memory.
 pub fn default_pgo_path() -> Option<PathBuf> {
-    user_file(Home::Config, "pgo.toml")
+    user_file(UserFolder::Config, "pgo.toml")
 }
 
 /// The size bucket of a number of elements: ⌊log2⌋, and 0 for none.

@@ -122,13 +122,15 @@ pub struct Call {
     pub only: Option<BackendIndex>,
     /// Backends that were already tried for this call.
     pub exclude: BackendSet,
+    /// The caller's time limit; `u64::MAX` without one.
+    pub limit_ns: u64,
 }
 
 impl Call {
     /// A call on buffers in host memory that can go to any backend.
     pub fn new(elements: u64, now_ns: u64) -> Call {
         let exclude = BackendSet::default();
-        Call { elements, placement: Placement::Host, now_ns, only: None, exclude }
+        Call { elements, placement: Placement::Host, now_ns, only: None, exclude, limit_ns: u64::MAX }
     }
 }
 

@@ -47,8 +47,7 @@ impl Arm {
     }
 }
 
-/// One cell. The fields that every call reads and writes share one cache line. Of two calls that
-/// end at once, one can be missing in the counts.
+/// One cell. The fields that every call reads and writes share one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Cell {

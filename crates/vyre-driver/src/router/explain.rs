@@ -2,7 +2,7 @@
 
 use super::call::{BackendIndex, Conformance, Placement, Reason};
 use super::probing::{PROBE_SHARE, decide};
-use super::program::{Place, ProgramRoutes};
+use super::program::{CellKey, ProgramRoutes};
 use super::standing::State;
 use serde::Serialize;
 use std::fmt;
@@ -85,8 +85,8 @@ impl Explanation {
         placement: Placement,
         now_ns: u64,
     ) -> Explanation {
-        let place = Place::new(elements, placement);
-        let cell = routes.cell(place);
+        let key = CellKey::new(elements, placement);
+        let cell = routes.cell(key);
         // Decisions depend on the time of all calls.
         routes.settle(cell);
         let choice = cell.choice();
@@ -98,8 +98,8 @@ impl Explanation {
             program: routes.key().to_owned(),
             fingerprint: routes.fingerprint().to_owned(),
             elements,
-            size_bucket: place.bucket.into(),
-            resident_on: place.home.and_then(id),
+            size_bucket: key.bucket.into(),
+            resident_on: key.home.and_then(id),
             backend: choice.and_then(|(backend, _)| id(backend)),
             reason: choice.map(|(_, reason)| Reason::from_number(reason)),
             frozen: routes.shared.policy.frozen,
@@ -107,10 +107,10 @@ impl Explanation {
             total_ns: spent.total_ns,
             probes_ns: spent.probes_ns,
             probes_limit_ns: (PROBE_SHARE * spent.total_ns as f64) as u64,
-            has_row: routes.row(place).is_some(),
+            has_row: routes.row(key).is_some(),
             candidates: routes
                 .indices()
-                .map(|index| CandidateExplanation::new(routes, index, place, now_ns))
+                .map(|index| CandidateExplanation::new(routes, index, key, now_ns))
                 .collect(),
         }
     }
@@ -122,13 +122,13 @@ impl Explanation {
 }
 
 impl CandidateExplanation {
-    fn new(routes: &ProgramRoutes, index: BackendIndex, place: Place, now_ns: u64) -> CandidateExplanation {
+    fn new(routes: &ProgramRoutes, index: BackendIndex, key: CellKey, now_ns: u64) -> CandidateExplanation {
         let candidate = routes.shared.candidate(index);
-        let cell = routes.cell(place);
+        let cell = routes.cell(key);
         let statistics = cell.arm(index).map(|arm| &arm.statistics);
         let pace = statistics.and_then(|statistics| statistics.pace());
-        let estimate = routes.estimate(place, index);
-        let refused = routes.refusal(index, place, now_ns);
+        let estimate = routes.estimate(key, index);
+        let refused = routes.refusal(index, key, now_ns);
         let rivals = cell
             .incumbent()
             .filter(|&incumbent| incumbent != index && refused.is_none() && !routes.shared.policy.frozen);
@@ -152,7 +152,7 @@ impl CandidateExplanation {
             estimate_from: estimate.map(|estimate| estimate.basis.to_string()),
             deviation_percent: pace.filter(|pace| pace.recent > 1).map(|pace| 100.0 * pace.deviation()),
             probing: rivals.map(|incumbent| {
-                let rule = decide(&routes.rival(cell, place, index, (incumbent, cell.burst_next())));
+                let rule = decide(&routes.rival(cell, key, index, (incumbent, cell.burst_next()), u64::MAX));
                 ProbingExplanation { probed: rule.probes, rule: rule.name, reason: rule.reason }
             }),
         }

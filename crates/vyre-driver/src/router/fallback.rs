@@ -29,7 +29,7 @@ pub enum Phase {
 
 /// What to do about a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FallbackDecision {
     /// Try another backend, and warn.
     RetryWithWarning,
     /// Try another backend; the result reports which one ran.
@@ -49,21 +49,23 @@ pub fn default_policy(chosen: ChosenBy) -> Fallback {
 /// Decides what to do about a failed call.
 ///
 /// ```
-/// use vyre_driver::router::fallback::{Phase, Verdict, decide};
+/// use vyre_driver::router::fallback::{Phase, FallbackDecision, decide};
 /// use vyre_driver::{BackendError, Fallback};
 /// let error = BackendError::new("the driver gave up");
-/// assert_eq!(decide(Fallback::Allow, Phase::BeforeLaunch, &error), Verdict::Retry);
-/// assert!(matches!(decide(Fallback::Allow, Phase::Launched, &error), Verdict::Fail(_)));
+/// assert_eq!(decide(Fallback::Allow, Phase::BeforeLaunch, &error), FallbackDecision::Retry);
+/// assert!(matches!(decide(Fallback::Allow, Phase::Launched, &error), FallbackDecision::Fail(_)));
 /// ```
-pub fn decide(policy: Fallback, phase: Phase, error: &BackendError) -> Verdict {
+pub fn decide(policy: Fallback, phase: Phase, error: &BackendError) -> FallbackDecision {
     if let Some(reason) = excuse(error) {
-        return Verdict::Fail(reason);
+        return FallbackDecision::Fail(reason);
     }
     match (policy, phase) {
-        (Fallback::Forbid, _) => Verdict::Fail("fallback is forbidden"),
-        (_, Phase::Launched) => Verdict::Fail("the kernel may have written to the caller's memory"),
-        (Fallback::Warn, Phase::BeforeLaunch | Phase::LaunchedOnSavedMemory) => Verdict::RetryWithWarning,
-        (Fallback::Allow, Phase::BeforeLaunch | Phase::LaunchedOnSavedMemory) => Verdict::Retry,
+        (Fallback::Forbid, _) => FallbackDecision::Fail("fallback is forbidden"),
+        (_, Phase::Launched) => FallbackDecision::Fail("the kernel may have written to the caller's memory"),
+        (Fallback::Warn, Phase::BeforeLaunch | Phase::LaunchedOnSavedMemory) => {
+            FallbackDecision::RetryWithWarning
+        }
+        (Fallback::Allow, Phase::BeforeLaunch | Phase::LaunchedOnSavedMemory) => FallbackDecision::Retry,
     }
 }
 
@@ -96,10 +98,10 @@ mod tests {
     fn the_table_of_rules() {
         use Phase::*;
         let (retry, warn, fail) = ("retry", "warn", "fail");
-        let word = |verdict| match verdict {
-            Verdict::Retry => retry,
-            Verdict::RetryWithWarning => warn,
-            Verdict::Fail(_) => fail,
+        let word = |decision| match decision {
+            FallbackDecision::Retry => retry,
+            FallbackDecision::RetryWithWarning => warn,
+            FallbackDecision::Fail(_) => fail,
         };
         let failed = BackendError::DispatchFailed { backend: "b".into(), message: "m".into() };
         let excused = [

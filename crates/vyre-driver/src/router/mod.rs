@@ -30,15 +30,17 @@
 //! the overrun of the last burst beyond its estimate, plus the probes of backends that other sizes
 //! wrongly predict to be faster: one burst per size, in which each call costs at most a quarter of
 //! all time so far unless it takes more than four times the expected time. Hiccups are not charged:
-//! time more than three deviations above a backend's level, or more than four times what is expected
-//! of one that was hardly timed, is attributed to the machine, unless it happens twice. Each backend has a separate share of the 1%, so probes of one
-//! backend that were expensive on a disturbed machine do not keep another from being probed.
+//! time more than three deviations above a backend's level, or more than four times what is
+//! expected of one that was hardly timed, is attributed to the machine, unless it happens twice.
+//! Each backend has a separate share of the 1%, so probes of one backend that were expensive on a
+//! disturbed machine do not keep another from being probed.
 //!
-//! **Changes**: CUSUMs on the incumbent detect that it became slower, or faster because the cause of
-//! a slowdown is over; the levels of the others are then in doubt, and probing restarts. A backend that fails is quarantined at once. A backend that starts
-//! to return wrong results is found by canaries, small checks that the router requests every
-//! [`CANARY_PERIOD`] calls. Of the slow calls made [while vyre itself was
-//! busy](ProgramRoutes::finished_disturbed), only one in three counts.
+//! **Changes**: CUSUMs on the incumbent detect that it became slower, or faster because the cause
+//! of a slowdown is over; the levels of the others are then in doubt, and probing restarts. A
+//! backend that fails is quarantined at once. A backend that starts to return wrong results is
+//! found by canaries, small checks that the router requests every [`CANARY_PERIOD`] calls. Of the
+//! slow calls made [while vyre itself was busy](ProgramRoutes::finished_disturbed), only one in
+//! three counts.
 //!
 //! **New backends**: a backend whose driver is still being opened is listed as
 //! [`Conformance::Pending`] and runs nothing until [`Router::met`] reports its identity.
@@ -68,7 +70,7 @@ pub use program::{CANARY_PERIOD, ProgramRoutes, TimeSpent};
 use crate::hex;
 use crate::pgo::{PgoTable, ProgramKey};
 use cell::NOBODY;
-use shared::{Shared, SharedBackend};
+use shared::{RouterState, SharedBackend};
 use standing::Standing;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -93,7 +95,7 @@ const GUESSED_TRANSFER_NS_PER_KIB: u64 = 240;
 /// ```
 #[derive(Debug)]
 pub struct Router {
-    shared: Arc<Shared>,
+    shared: Arc<RouterState>,
     programs: RwLock<HashMap<String, Arc<ProgramRoutes>>>,
 }
 
@@ -113,7 +115,7 @@ impl Router {
             device: Standing::default(),
             transfer_ns_per_kib: AtomicU64::new(GUESSED_TRANSFER_NS_PER_KIB),
         };
-        let shared = Shared {
+        let shared = RouterState {
             backends: candidates.into_iter().map(backend).collect(),
             selected: AtomicU8::new(passed.map_or(NOBODY, |position| position as u8 + 1)),
             table: rows::valid(table),

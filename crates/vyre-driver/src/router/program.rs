@@ -8,8 +8,10 @@ use super::cell::{Arm, Cell, Cells};
 use super::estimate::Estimate;
 use super::explain::Explanation;
 use super::fallback::excuse;
-use super::probing::{Outcome, Probe, Rival, SHORTEST_REST, Verdict, WORTH_SWITCHING, decide, judge};
-use super::shared::Shared;
+use super::probing::{
+    Probe, ProbeOutcome, ProbeResult, Rival, SHORTEST_REST, WORTH_SWITCHING, decide, judge,
+};
+use super::shared::RouterState;
 use super::standing::{Standing, State};
 use super::statistics::Pace;
 use crate::BackendError;
@@ -17,21 +19,31 @@ use crate::pgo::{ProgramKey, RouteDecision, size_bucket};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
-/// Calls of one cell between two canary checks of the backend that runs them.
+/// Calls of one cell between two canary checks of the backend that runs them. 32: a backend whose
+/// results become wrong is left too late on the simulated machines of `filetests/routing`
+/// (`going_bad`). 4: looks beyond the incumbent, which are as frequent, cost more than
+/// their bound.
 pub const CANARY_PERIOD: u64 = 16;
 
-/// Upper bound on the number of calls between two looks beyond the incumbent.
+/// Upper bound on the number of calls between two looks beyond the incumbent. 1,024 makes no
+/// difference to the simulated machines of `filetests/routing`.
 const LONGEST_LOOK_INTERVAL: u64 = 128;
-/// Lease of a probe or canary: one that is not reported within it counts as lost.
+/// Lease of a probe or canary: one that is not reported within it counts as lost. Longer than any
+/// call that is worth probing; a thread that ends inside a call holds it in vain.
 const LEASE_NS: u64 = 10_000_000_000;
 /// Time that canaries can always take, and the share of the program's time they get on top of it.
+/// No free time: wrong results are found too late (`going_bad`). Shares of 0 and 0.2 break no bound
+/// there, but with 0 a program that runs for hours would not be checked for most of them.
 const CANARY_FREE_NS: f64 = 50e6;
 const CANARY_SHARE: f64 = 0.02;
-/// One in this many slow calls made while vyre itself was busy counts.
+/// One in this many slow calls made while vyre itself was busy counts. 1: a few of them make the
+/// router leave the faster backend. 10: one that stays slow is not left (`disturbed_calls`).
 const COUNTED_OF_DISTURBED: u64 = 3;
-/// How long a backend is blocked at a size for which it was out of memory.
+/// How long a backend is blocked at a size for which it was out of memory: long enough for another
+/// process to end and free some, and each try costs a failed call.
 const OUT_OF_MEMORY_NS: u64 = 60_000_000_000;
 /// Calls of a program before its selected backend is verified; other backends are verified at once.
+/// 0: the overhead exceeds its bound on simulated machines. 256 breaks no bound.
 const CALLS_BEFORE_VERIFYING_SELECTED: u64 = 16;
 
 /// Why a frozen router refuses a backend.
@@ -41,7 +53,7 @@ const NOT_IN_THE_TABLE: &str =
 /// The routes of one program, shared between threads. The [module](super) documents the policy.
 #[derive(Debug)]
 pub struct ProgramRoutes {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<RouterState>,
     pub(super) program: ProgramKey,
     backends: Box<[ProgramBackend]>,
     host: Cells,
@@ -69,19 +81,19 @@ struct ProgramBackend {
 
 /// Identifies a cell.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct CellKey {
     pub(super) bucket: u8,
     pub(super) home: Option<BackendIndex>,
     /// Bytes to transfer if the call runs anywhere but on its home backend.
     bytes: u64,
 }
 
-impl Place {
-    pub(super) fn new(elements: u64, placement: Placement) -> Place {
+impl CellKey {
+    pub(super) fn new(elements: u64, placement: Placement) -> CellKey {
         let bucket = size_bucket(elements) as u8;
         match placement {
-            Placement::Host => Place { bucket, home: None, bytes: 0 },
-            Placement::Resident { home, bytes } => Place { bucket, home: Some(home), bytes },
+            Placement::Host => CellKey { bucket, home: None, bytes: 0 },
+            Placement::Resident { home, bytes } => CellKey { bucket, home: Some(home), bytes },
         }
     }
 
@@ -101,12 +113,12 @@ pub struct TimeSpent {
 
 /// Requests and reports by callers.
 impl ProgramRoutes {
-    pub(super) fn new(shared: Arc<Shared>, program: ProgramKey) -> ProgramRoutes {
+    pub(super) fn new(shared: Arc<RouterState>, program: ProgramKey) -> ProgramRoutes {
         let backends = shared.backends.iter().map(|_| ProgramBackend::default()).collect();
         ProgramRoutes::over(shared, program, backends)
     }
 
-    fn over(shared: Arc<Shared>, program: ProgramKey, backends: Box<[ProgramBackend]>) -> ProgramRoutes {
+    fn over(shared: Arc<RouterState>, program: ProgramKey, backends: Box<[ProgramBackend]>) -> ProgramRoutes {
         let routes = ProgramRoutes {
             program,
             backends,
@@ -154,10 +166,10 @@ impl ProgramRoutes {
         if let Some(route) = self.warm_route(call) {
             return Ok(route);
         }
-        let place = Place::new(call.elements, call.placement);
+        let key = CellKey::new(call.elements, call.placement);
         match call.only.filter(|named| call.exclude.is_empty() && named.index() < self.backends.len()) {
-            Some(_) => Err(self.no_route(place, call)),
-            None => self.look(self.cell(place), place, call),
+            Some(_) => Err(self.no_route(key, call)),
+            None => self.look(self.cell(key), key, call),
         }
     }
 
@@ -168,17 +180,17 @@ impl ProgramRoutes {
         if !call.exclude.is_empty() {
             return None;
         }
-        let place = Place::new(call.elements, call.placement);
+        let key = CellKey::new(call.elements, call.placement);
         if let Some(backend) = call.only {
-            self.may_be_named(backend).then(|| self.cell(place))?;
-            return Some(place.route(backend, Reason::Named, None));
+            self.may_be_named(backend).then(|| self.cell(key))?;
+            return Some(key.route(backend, Reason::Named, None));
         }
-        let cell = self.cells(place.home)?.get(place.bucket)?;
+        let cell = self.cells(key.home)?.get(key.bucket)?;
         if cell.calls() >= cell.next_look.load(Relaxed) {
             return None;
         }
         let (backend, reason) = cell.choice().filter(|(backend, _)| self.may_run(*backend))?;
-        Some(place.route(backend, Reason::from_number(reason), None))
+        Some(key.route(backend, Reason::from_number(reason), None))
     }
 
     /// Reports that the call completed, and its end-to-end time.
@@ -266,13 +278,18 @@ impl ProgramRoutes {
         }
     }
 
+    /// Whether a verification is all that the backend lacks.
+    pub fn lacks_verification(&self, backend: BackendIndex, now_ns: u64) -> bool {
+        backend.index() < self.backends.len() && self.verifiable(backend, now_ns)
+    }
+
     /// Reports the outcome of a verification: the times of small runs, or why the backend was
     /// rejected.
     pub fn verified(&self, backend: BackendIndex, outcome: Result<&[Timing], Rejection<&str>>, now_ns: u64) {
         match outcome {
             Ok(timings) if self.shared.conforms(backend) => {
                 for timing in timings {
-                    let cell = self.cell(Place::new(timing.elements, Placement::Host));
+                    let cell = self.cell(CellKey::new(timing.elements, Placement::Host));
                     if let Some(arm) = cell.arm(backend) {
                         arm.statistics.tell(timing.elapsed_ns);
                     }
@@ -373,11 +390,11 @@ impl ProgramRoutes {
             arm.statistics.add(elapsed_ns);
             return;
         };
-        let place = Place { bucket: route.bucket, home: route.home, bytes: 0 };
-        let verdict = judge(&Probe {
+        let key = CellKey { bucket: route.bucket, home: route.home, bytes: 0 };
+        let result = judge(&Probe {
             elapsed_ns,
             burst: cell.burst(),
-            expected_ns: self.estimate(place, route.backend).map_or(f64::INFINITY, |expected| expected.ns),
+            expected_ns: self.estimate(key, route.backend).map_or(f64::INFINITY, |expected| expected.ns),
             before: arm.statistics.pace(),
             incumbent,
             rested: arm.rested(),
@@ -387,20 +404,20 @@ impl ProgramRoutes {
             arm.first_probe_ns.store(elapsed_ns, Relaxed);
         }
         arm.statistics.count();
-        self.apply(cell, arm, route.backend, verdict);
+        self.apply(cell, arm, route.backend, result);
     }
 
-    /// Applies the verdict on a probe.
-    fn apply(&self, cell: &Cell, arm: &Arm, backend: BackendIndex, verdict: Verdict) {
-        self.spend(backend, verdict.price_ns);
+    /// Applies the result of a probe.
+    fn apply(&self, cell: &Cell, arm: &Arm, backend: BackendIndex, result: ProbeResult) {
+        self.spend(backend, result.price_ns);
         let number = cell.calls();
-        match verdict.outcome {
-            Outcome::WarmingUp(burst) => cell.go_on(backend, burst),
-            Outcome::Ahead(pace, burst) => {
+        match result.outcome {
+            ProbeOutcome::WarmingUp(burst) => cell.go_on(backend, burst),
+            ProbeOutcome::Ahead(pace, burst) => {
                 arm.statistics.store(pace);
                 cell.go_on(backend, burst);
             }
-            Outcome::TakesOver(pace) => {
+            ProbeOutcome::TakesOver(pace) => {
                 arm.statistics.store(pace);
                 cell.end_burst();
                 if let Some(loser) = cell.incumbent().and_then(|incumbent| cell.arm(incumbent)) {
@@ -408,7 +425,7 @@ impl ProgramRoutes {
                 }
                 cell.choose(backend, Reason::Measured as u8);
             }
-            Outcome::Rests(pace, calls) => {
+            ProbeOutcome::Rests(pace, calls) => {
                 arm.statistics.store(pace);
                 cell.end_burst();
                 arm.rest(number, calls);
@@ -427,8 +444,8 @@ impl ProgramRoutes {
         }
     }
 
-    /// Restarts the statistics of a cell whose incumbent became slower or faster: its level moves to
-    /// its recent times, and the levels of the others are in doubt until their next call.
+    /// Restarts the statistics of a cell whose incumbent became slower or faster: its level moves
+    /// to its recent times, and the levels of the others are in doubt until their next call.
     #[cold]
     fn forget(&self, cell: &Cell, incumbent: BackendIndex) {
         for (backend, arm) in self.indices().zip(&cell.arms) {
@@ -456,21 +473,21 @@ fn usual_ns(arm: &Arm) -> Option<f64> {
 /// The search beyond the incumbent: at intervals, and whenever something changed.
 impl ProgramRoutes {
     #[cold]
-    fn look(&self, cell: &Cell, place: Place, call: &Call) -> Result<Route, NoRoute> {
+    fn look(&self, cell: &Cell, key: CellKey, call: &Call) -> Result<Route, NoRoute> {
         self.settle(cell);
         self.expire(call.now_ns);
-        let Some((incumbent, reason)) = self.seat(cell, place, call) else {
-            let last = self.last_resort(call).ok_or_else(|| self.no_route(place, call))?;
-            return Ok(place.route(last, Reason::LastResort, None));
+        let Some((incumbent, reason)) = self.seat(cell, key, call) else {
+            let last = self.last_resort(call).ok_or_else(|| self.no_route(key, call))?;
+            return Ok(key.route(last, Reason::LastResort, None));
         };
         if !call.exclude.is_empty() {
-            return Ok(place.route(incumbent, Reason::Fallback, None));
+            return Ok(key.route(incumbent, Reason::Fallback, None));
         }
         let number = cell.calls();
         let interval = cell.look_interval.load(Relaxed).max(number.clamp(1, CANARY_PERIOD));
         cell.next_look.store(number + interval, Relaxed);
-        let probe = self.probe(cell, place, incumbent, call);
-        cell.expect_rival(self.nearest_rival(cell, place, incumbent, call));
+        let probe = self.probe(cell, key, incumbent, call);
+        cell.expect_rival(self.nearest_rival(cell, key, incumbent, call));
         // A call over no elements shows nothing.
         let background = if call.elements > 0 { self.background(cell, incumbent, call.now_ns) } else { None };
         // The interval grows with the calls of the cell, from every call up to every sixteenth.
@@ -479,7 +496,7 @@ impl ProgramRoutes {
         let idle = probe.is_none() && background.is_none() && !self.affords_canary();
         cell.look_interval.store(if idle { (2 * interval).min(LONGEST_LOOK_INTERVAL) } else { 0 }, Relaxed);
         let (backend, reason) = probe.map_or((incumbent, reason), |backend| (backend, Reason::Probe));
-        Ok(place.route(backend, reason, background))
+        Ok(key.route(backend, reason, background))
     }
 
     /// Adds a cell's pending time to the program's total.
@@ -500,10 +517,10 @@ impl ProgramRoutes {
 
     /// The incumbent and the reason for it: the current one if it may still run, otherwise the best
     /// eligible backend.
-    fn seat(&self, cell: &Cell, place: Place, call: &Call) -> Option<(BackendIndex, Reason)> {
+    fn seat(&self, cell: &Cell, key: CellKey, call: &Call) -> Option<(BackendIndex, Reason)> {
         let may =
             |&backend: &BackendIndex| !call.exclude.contains(backend) && self.eligible(cell, backend, call);
-        let row = self.row(place);
+        let row = self.row(key);
         if self.shared.policy.frozen {
             let backend = self.row_order(row?).find(may)?;
             cell.choose(backend, Reason::Frozen as u8);
@@ -530,14 +547,14 @@ impl ProgramRoutes {
 
     /// The backend to probe with this call, if the probing rules allow one: the one with the lowest
     /// expected price.
-    fn probe(&self, cell: &Cell, place: Place, incumbent: BackendIndex, call: &Call) -> Option<BackendIndex> {
+    fn probe(&self, cell: &Cell, key: CellKey, incumbent: BackendIndex, call: &Call) -> Option<BackendIndex> {
         if self.shared.policy.frozen {
             return None;
         }
         let next = cell.take_burst_next();
         let others = self.indices().filter(|&other| other != incumbent && self.eligible(cell, other, call));
         let probed = others.filter_map(|backend| {
-            let rival = self.rival(cell, place, backend, (incumbent, next));
+            let rival = self.rival(cell, key, backend, (incumbent, next), call.limit_ns);
             decide(&rival).probes.then(|| (rival.price_ns(), backend))
         });
         let (_, backend) = probed.min_by(|(a, _), (b, _)| a.total_cmp(b))?;
@@ -549,10 +566,10 @@ impl ProgramRoutes {
 
     /// The lowest level above the incumbent's that a rival is expected to have. Rivals below it
     /// have been considered in this look.
-    fn nearest_rival(&self, cell: &Cell, place: Place, incumbent: BackendIndex, call: &Call) -> f64 {
+    fn nearest_rival(&self, cell: &Cell, key: CellKey, incumbent: BackendIndex, call: &Call) -> f64 {
         let level = cell.arm(incumbent).and_then(|arm| arm.statistics.pace()).map_or(0.0, |pace| pace.level);
         let others = self.indices().filter(|&other| other != incumbent && self.eligible(cell, other, call));
-        let expected = others.filter_map(|other| self.estimate(place, other));
+        let expected = others.filter_map(|other| self.estimate(key, other));
         let levels = expected.map(|estimate| estimate.ns.ln() + WORTH_SWITCHING);
         levels.filter(|&rival| rival > level).fold(f64::INFINITY, f64::min)
     }
@@ -562,18 +579,22 @@ impl ProgramRoutes {
     pub(super) fn rival(
         &self,
         cell: &Cell,
-        place: Place,
+        key: CellKey,
         backend: BackendIndex,
         (incumbent, next): (BackendIndex, Option<BackendIndex>),
+        limit_ns: u64,
     ) -> Rival {
-        let estimate = self.estimate(place, backend);
+        let estimate = self.estimate(key, backend);
         let pace = cell.arm(backend).and_then(|arm| arm.statistics.pace());
         let expected_ns = estimate.map_or(f64::INFINITY, |estimate| estimate.ns);
+        let at_worst_ns = estimate.map_or(f64::INFINITY, |estimate| estimate.at_worst_ns);
+        let at_most_ns = pace.map_or(at_worst_ns, |pace| pace.at_most_ns().max(at_worst_ns));
         Rival {
             in_burst: next == Some(backend),
+            in_time: limit_ns == u64::MAX || at_most_ns < limit_ns as f64,
             incumbent: cell.arm(incumbent).and_then(|arm| arm.statistics.pace()),
             expected_ns,
-            at_worst_ns: estimate.map_or(f64::INFINITY, |estimate| estimate.at_worst_ns),
+            at_worst_ns,
             likely_ns: pace.map_or(expected_ns, |pace| pace.likely_ns()),
             rests: cell.arm(backend).map_or(0, |arm| arm.rests(cell.calls())),
             rested: cell.arm(backend).map_or(0, Arm::rested),
@@ -695,13 +716,13 @@ impl ProgramRoutes {
         self.indices().find(lacking)
     }
 
-    fn no_route(&self, place: Place, call: &Call) -> NoRoute {
+    fn no_route(&self, key: CellKey, call: &Call) -> NoRoute {
         let asked = self.indices().filter(|&backend| call.only.is_none_or(|named| named == backend));
         let refused = asked.map(|backend| {
             let reason = if call.exclude.contains(backend) {
                 "it was tried for this call and failed".to_owned()
             } else {
-                self.refusal(backend, place, call.now_ns).unwrap_or_else(|| NOT_IN_THE_TABLE.to_owned())
+                self.refusal(backend, key, call.now_ns).unwrap_or_else(|| NOT_IN_THE_TABLE.to_owned())
             };
             RefusedBackend { backend: self.shared.candidate(backend).id.clone(), reason }
         });
@@ -714,7 +735,7 @@ impl ProgramRoutes {
     }
 
     /// Why the backend may not run, as text; `None` if it may.
-    pub(super) fn refusal(&self, backend: BackendIndex, place: Place, now_ns: u64) -> Option<String> {
+    pub(super) fn refusal(&self, backend: BackendIndex, key: CellKey, now_ns: u64) -> Option<String> {
         let (device, standing) = (&self.shared.backends[backend.index()].device, self.standing(backend));
         let seconds = |standing: &Standing| standing.until_ns().saturating_sub(now_ns) / 1_000_000_000;
         if device.state() == State::Quarantined {
@@ -724,7 +745,7 @@ impl ProgramRoutes {
                 device.reason()
             ));
         }
-        let blocked = self.cell(place).arm(backend).map_or(0, |arm| arm.blocked_until_ns.load(Relaxed));
+        let blocked = self.cell(key).arm(backend).map_or(0, |arm| arm.blocked_until_ns.load(Relaxed));
         if blocked > now_ns {
             return Some("it was out of memory at this size".to_owned());
         }
@@ -776,13 +797,13 @@ impl ProgramRoutes {
 
     /// The cell of a call, created from the table's rows on first use. Buffers on an unlisted
     /// backend count as host memory.
-    pub(super) fn cell(&self, place: Place) -> &Cell {
-        let home = place.home.and_then(|home| self.backends.get(home.index()));
+    pub(super) fn cell(&self, key: CellKey) -> &Cell {
+        let home = key.home.and_then(|home| self.backends.get(home.index()));
         let cells = home.map_or(&self.host, |home| home.resident.get_or_init(|| Box::new(Cells::new())));
-        cells.get_or_make(place.bucket, || {
+        cells.get_or_make(key.bucket, || {
             let cell = Cell::new(self.backends.len());
-            if place.home.is_none() {
-                self.indices().for_each(|backend| self.tell_row(&cell, place.bucket, backend));
+            if key.home.is_none() {
+                self.indices().for_each(|backend| self.tell_row(&cell, key.bucket, backend));
             }
             cell
         })
@@ -805,9 +826,9 @@ impl ProgramRoutes {
     }
 
     /// The verified row for this program at this size, for buffers in host memory.
-    pub(super) fn row(&self, place: Place) -> Option<&RouteDecision> {
-        let rows = self.shared.table.rows_at(&self.program, place.bucket.into());
-        let mut rows = rows.filter(|_| place.home.is_none());
+    pub(super) fn row(&self, key: CellKey) -> Option<&RouteDecision> {
+        let rows = self.shared.table.rows_at(&self.program, key.bucket.into());
+        let mut rows = rows.filter(|_| key.home.is_none());
         rows.find(|row| self.row_order(row).next().is_some())
     }
 
@@ -844,19 +865,19 @@ impl ProgramRoutes {
     }
 
     /// The backend's expected time for a call.
-    pub(super) fn estimate(&self, place: Place, backend: BackendIndex) -> Option<Estimate> {
-        let here = Estimate::new(self.cells(place.home)?, place.bucket, backend);
+    pub(super) fn estimate(&self, key: CellKey, backend: BackendIndex) -> Option<Estimate> {
+        let here = Estimate::new(self.cells(key.home)?, key.bucket, backend);
         here.or_else(|| {
-            place.home?;
-            Some(Estimate::new(&self.host, place.bucket, backend)?.moved(self.moving_ns(place, backend)))
+            key.home?;
+            Some(Estimate::new(&self.host, key.bucket, backend)?.moved(self.moving_ns(key, backend)))
         })
     }
 
     /// The time to transfer a call's resident buffers to the backend and back.
-    fn moving_ns(&self, place: Place, backend: BackendIndex) -> f64 {
-        let Some(home) = place.home.filter(|&home| home != backend) else { return 0.0 };
+    fn moving_ns(&self, key: CellKey, backend: BackendIndex) -> f64 {
+        let Some(home) = key.home.filter(|&home| home != backend) else { return 0.0 };
         let backends = [home, backend].into_iter().filter_map(|end| self.shared.backends.get(end.index()));
         let ns_per_kib: u64 = backends.map(|backend| backend.transfer_ns_per_kib.load(Relaxed)).sum();
-        2.0 * place.bytes as f64 / 1024.0 * ns_per_kib as f64
+        2.0 * key.bytes as f64 / 1024.0 * ns_per_kib as f64
     }
 }

@@ -1,13 +1,13 @@
 //! Rows of the PGO table: which are valid here, and which the router adds.
 //!
 //! A row is valid if it is verified and was made by this compiler version; its findings about a
-//! backend apply on the device and driver that it names (`Shared::holds`). A backend that gave
+//! backend apply on the device and driver that it names (`RouterState::holds`). A backend that gave
 //! wrong results is saved as `rejected`. A backend that failed is not, because a failure says
 //! nothing about the next process.
 
 use super::call::Candidate;
 use super::program::ProgramRoutes;
-use super::shared::Shared;
+use super::shared::RouterState;
 use super::standing::State;
 use crate::pgo::{BackendIdentity, BackendLatency, PgoTable, RejectedBackend, RouteDecision};
 use crate::pipeline::COMPILER_VERSION;
@@ -27,7 +27,7 @@ pub(super) fn valid(table: &PgoTable) -> PgoTable {
 }
 
 /// The results of the programs' calls on host memory, as rows.
-pub(super) fn learned(shared: &Shared, programs: &[Arc<ProgramRoutes>]) -> PgoTable {
+pub(super) fn learned(shared: &RouterState, programs: &[Arc<ProgramRoutes>]) -> PgoTable {
     let mut table = PgoTable::default();
     for program in programs {
         for bucket in program.buckets() {
@@ -45,7 +45,7 @@ pub(super) fn learned(shared: &Shared, programs: &[Arc<ProgramRoutes>]) -> PgoTa
 }
 
 /// The row of one program at one size; `None` if there is nothing to record.
-fn learned_row(shared: &Shared, program: &ProgramRoutes, bucket: u8) -> Option<RouteDecision> {
+fn learned_row(shared: &RouterState, program: &ProgramRoutes, bucket: u8) -> Option<RouteDecision> {
     let mut row = RouteDecision {
         verified: true,
         fingerprint: program.fingerprint().to_owned(),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// State shared by all programs of a router.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct RouterState {
     pub(super) backends: Box<[SharedBackend]>,
     /// The selected backend, stored as its index plus one: the first that passed the conformance
     /// set.
@@ -18,7 +18,7 @@ pub(super) struct Shared {
     pub(super) policy: Policy,
 }
 
-impl Shared {
+impl RouterState {
     /// The backend that may run programs before they are verified on it.
     pub(super) fn selected(&self) -> Option<BackendIndex> {
         somebody(self.selected.load(Relaxed))

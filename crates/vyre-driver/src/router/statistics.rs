@@ -14,28 +14,40 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Factor by which a backend can exceed an estimate from other sizes.
+// The simulated machines of `filetests/routing` set these constants, as those of probing.
+
+/// Factor by which a backend can exceed an estimate from other sizes. 16: more than 3% overhead
+/// (`crossover`). 2: a backend that slows down is left too late (`going_bad`).
 pub(super) const SAFETY: f64 = 4.0;
-/// Weight of the newest call once there are enough calls.
+/// Weight of the newest call once there are enough calls. 0.02: a backend that slows down is left
+/// too late (`going_bad`). 0.2: one that stays slow is not noticed (`disturbed_calls`), since the
+/// level follows it.
 const NEWEST_WEIGHT: f64 = 0.05;
 /// Number of calls from which the newest has that weight.
 const SETTLED: u64 = (1.0 / NEWEST_WEIGHT) as u64 + 1;
-/// Weight of the newest call in the fast level, which becomes the level after a change.
+/// Weight of the newest call in the fast level, which becomes the level after a change. 0.2 and
+/// 0.9: a backend that slows down is left too late (`going_bad`).
 const FAST_WEIGHT: f64 = 0.5;
-/// The deviation assumed at first: 20%, with the weight of four calls.
+/// The deviation assumed at first: 20%, with the weight of four calls. 5%: more than 3% overhead
+/// (`crossover`). 50%, or the weight of one call: a backend is left too late (`going_bad`).
 const ASSUMED_DEVIATION: f64 = 0.2;
 const ASSUMED_CALLS: f64 = 4.0;
-/// Maximum weight, in calls, of a level that is stale.
+/// Maximum weight, in calls, of a level that is stale. 20: not used again after a disturbance
+/// (`storm`).
 const CALLS_OF_A_STALE_LEVEL: u64 = 4;
-/// Floor of the deviation: no machine is quieter than 2%.
+/// Floor of the deviation: no machine is quieter than 2%. 0.5%: not used again after a disturbance
+/// (`used_again`).
 const LEAST_DEVIATION: f64 = 0.02;
-/// Deviation beyond which calls count as hiccups: 30%.
-const WIDEST_DEVIATION: f64 = 0.3;
-/// Residuals are capped at this in the CUSUM: one call, however slow, is not a change.
+/// Residuals are capped at this in the CUSUM: one call, however slow, is not a change. 4: a few
+/// slow calls beside vyre's own work make it leave the faster backend (`disturbed_calls`).
 const LARGEST_STEP: f64 = 1.0;
 /// Slowdown of a call that does not count towards a change: 28%, or three quarters of a deviation.
+/// 0.1: not used again after a disturbance (`used_again`). 0.6: more than 3% overhead
+/// (`changing_sizes`).
 const ALLOWANCE: f64 = 0.25;
-/// Threshold of the CUSUM. A 4x slowdown (ln 4 = 1.39, counted as 1) exceeds it in six calls.
+/// Threshold of the CUSUM. A 4x slowdown (ln 4 = 1.39, counted as 1) exceeds it in six calls. 1.5:
+/// more than 3% overhead (`two_backends`). 12: a backend that goes bad is left too late
+/// (`going_bad`).
 const ALARM: f64 = 4.0;
 
 /// The pace of one backend's calls.
@@ -57,7 +69,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// The pace for a time that was measured elsewhere.
-    pub(super) fn told(time_ns: u64) -> Pace {
+    pub(super) fn assumed(time_ns: u64) -> Pace {
         Pace { recent: 0, ..Pace::first(logarithm(time_ns.max(1) as f64)) }
     }
 
@@ -130,9 +142,9 @@ impl Pace {
         (0.5 * (self.level + self.calm_level.min(self.level))).exp()
     }
 
-    /// A time that calls hardly ever exceed, except in hiccups, which also widen the deviation.
+    /// A time that calls hardly ever exceed, except in hiccups.
     pub(super) fn at_most_ns(&self) -> f64 {
-        (self.level + 3.0 * self.deviation().min(WIDEST_DEVIATION)).exp()
+        (self.level + 3.0 * self.deviation()).exp()
     }
 
     /// One standard deviation of the logarithm of single calls.
@@ -211,7 +223,7 @@ impl Statistics {
     /// Seeds the pace with a time that was measured elsewhere; has no effect once calls were timed.
     pub(super) fn tell(&self, time_ns: u64) {
         if self.recent.load(Relaxed) == 0 {
-            self.store(Pace::told(time_ns));
+            self.store(Pace::assumed(time_ns));
         }
     }
 
@@ -283,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_holds_until_the_first_call() {
+    fn an_assumed_pace_holds_until_the_first_call() {
         let statistics = Statistics::default();
         assert_eq!(statistics.pace(), None);
         statistics.tell(500);

@@ -15,7 +15,7 @@ use super::Fault;
 /// ASCII's record separator.
 const MARK: u8 = 0x1e;
 
-/// A table below this size is always rewritten.
+/// A table below this size is always rewritten, so that small files are plain TOML.
 const LARGE: usize = 128 << 10;
 
 /// The parts of a file.

@@ -10,32 +10,32 @@ use std::sync::Once;
 
 /// The user folder that holds a table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Home {
+pub(crate) enum UserFolder {
     /// For data worth a backup.
     Config,
     /// For data that can be measured again.
     Cache,
 }
 
-impl Home {
+impl UserFolder {
     fn variable(self) -> &'static str {
         match self {
-            Home::Config => "XDG_CONFIG_HOME",
-            Home::Cache => "XDG_CACHE_HOME",
+            UserFolder::Config => "XDG_CONFIG_HOME",
+            UserFolder::Cache => "XDG_CACHE_HOME",
         }
     }
 
     fn below_home(self) -> &'static str {
         match self {
-            Home::Config => ".config",
-            Home::Cache => ".cache",
+            UserFolder::Config => ".config",
+            UserFolder::Cache => ".cache",
         }
     }
 }
 
 /// The file `vyre/<relative>` in this user folder. `None`, with one warning per process, if the
 /// user has no home folder: what is learnt then stays in memory.
-pub(crate) fn user_file(home: Home, relative: &str) -> Option<PathBuf> {
+pub(crate) fn user_file(home: UserFolder, relative: &str) -> Option<PathBuf> {
     static WARNED: Once = Once::new();
     let folder = folder_by(home, |variable| std::env::var_os(variable));
     if folder.is_none() {
@@ -47,7 +47,7 @@ pub(crate) fn user_file(home: Home, relative: &str) -> Option<PathBuf> {
     Some(folder?.join("vyre").join(relative))
 }
 
-fn folder_by(home: Home, lookup: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+fn folder_by(home: UserFolder, lookup: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |variable: &str| lookup(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     absolute(home.variable())
         .or_else(|| Some(absolute("HOME")?.join(home.below_home())))
@@ -62,7 +62,7 @@ mod tests {
         let lookup = |name: &str| {
             variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| OsString::from(value))
         };
-        assert_eq!(folder_by(Home::Config, lookup), expected.map(PathBuf::from), "{variables:?}");
+        assert_eq!(folder_by(UserFolder::Config, lookup), expected.map(PathBuf::from), "{variables:?}");
     }
 
     #[test]

@@ -30,13 +30,11 @@
 
 mod added;
 mod file;
-#[cfg(test)]
-mod fuzz;
 mod location;
 mod rows;
 
 pub(crate) use file::{Locked, OnDisk, add, load, load_exact, real_path, replace, sibling, update};
-pub(crate) use location::{Home, user_file};
+pub(crate) use location::{UserFolder, user_file};
 pub(crate) use rows::{Row, Rows};
 
 use crate::BackendError;
@@ -260,25 +258,4 @@ pub(crate) fn stamp_after(previous: Option<u64>) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stamp_is_later_than_the_one_it_follows() {
-        let now = stamp_after(None);
-        assert!(now > 1_700_000_000_000_000_000);
-        let next = stamp_after(Some(now + AHEAD_NS / 2));
-        assert_eq!(next, now + AHEAD_NS / 2 + 1);
-        assert_eq!(stamp_counts(next, now), next);
-    }
-
-    #[test]
-    fn a_stamp_ahead_of_the_clock_holds_nothing_up() {
-        let now = now_ns();
-        for ahead in [now + 60 * AHEAD_NS, i64::MAX as u64, u64::MAX] {
-            assert_eq!(stamp_counts(ahead, now), 0);
-            assert!((now..now + 60 * AHEAD_NS).contains(&stamp_after(Some(ahead))));
-        }
-        assert_eq!(oldest([("b", 2), ("ahead", u64::MAX), ("a", 1)].into_iter(), 2), ["ahead", "a"]);
-    }
-}
+mod tests;

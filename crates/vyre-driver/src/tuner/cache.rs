@@ -56,7 +56,7 @@ impl CandidateSamples {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TunerCache {
     decisions: Rows<Decision>,
-    evidence: Rows<Evidence>,
+    evidence: Rows<DecisionRecord>,
 }
 
 impl TunerCache {
@@ -145,7 +145,7 @@ impl TunerCache {
         }
         let row = self.evidence.0.entry(key.into()).or_default();
         let changed_at_ns = stamp_after(Some(row.changed_at_ns));
-        row.replace(Evidence { changed_at_ns, candidates, ..*row });
+        row.replace(DecisionRecord { changed_at_ns, candidates, ..*row });
     }
 
     /// Loads the decisions in this file and the samples beside it. A missing file gives no
@@ -159,7 +159,7 @@ impl TunerCache {
     /// Merges the decisions and samples into the file, replacing older ones. A corrupt file is set
     /// aside first.
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
-        let mut file = CacheFile::lock(path)?;
+        let mut file = LockedCache::lock(path)?;
         let now = now_ns();
         for key in self.decisions.0.keys().chain(self.evidence.0.keys()) {
             let age = |evidence| stamp_counts(changed_at(evidence, key), now);
@@ -180,7 +180,7 @@ impl TunerCache {
     pub(super) fn load_or_set_aside(path: &Path) -> Result<TunerCache, TableError> {
         match TunerCache::load(path) {
             Err(error) if error.is_corrupt() => {
-                let file = CacheFile::lock(path)?;
+                let file = LockedCache::lock(path)?;
                 Ok(TunerCache { decisions: file.decisions.table, evidence: file.evidence.table })
             }
             loaded => loaded,
@@ -191,18 +191,18 @@ impl TunerCache {
 pub(crate) const SAMPLES_SUFFIX: &str = ".samples";
 
 /// Both files of a cache, locked, with their contents.
-struct CacheFile {
+struct LockedCache {
     locked: Locked,
     decisions: OnDisk<Rows<Decision>>,
-    evidence: OnDisk<Rows<Evidence>>,
+    evidence: OnDisk<Rows<DecisionRecord>>,
 }
 
-impl CacheFile {
-    fn lock(path: &Path) -> Result<CacheFile, TableError> {
+impl LockedCache {
+    fn lock(path: &Path) -> Result<LockedCache, TableError> {
         let locked = Locked::acquire(path)?;
         let evidence_path = tables::sibling(locked.path(), SAMPLES_SUFFIX)?;
         let (decisions, evidence) = (locked.read(locked.path())?, locked.read(&evidence_path)?);
-        Ok(CacheFile { locked, decisions, evidence })
+        Ok(LockedCache { locked, decisions, evidence })
     }
 
     fn write(mut self) -> Result<(), TableError> {
@@ -267,7 +267,7 @@ fn quoted(key: &str) -> String {
 
 /// The evidence behind one decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Evidence {
+pub(crate) struct DecisionRecord {
     /// When the decision or its samples last changed, in nanoseconds since 1970: the newest row of
     /// a key wins.
     changed_at_ns: u64,
@@ -279,11 +279,11 @@ pub(crate) struct Evidence {
 }
 
 /// When the row changed; 0 if there is none.
-fn changed_at(evidence: &Rows<Evidence>, key: &str) -> u64 {
+fn changed_at(evidence: &Rows<DecisionRecord>, key: &str) -> u64 {
     evidence.0.get(key).map_or(0, |evidence| evidence.changed_at_ns)
 }
 
-impl Row for Evidence {
+impl Row for DecisionRecord {
     const KIND: &'static str = "tuner samples";
 
     fn stamp(&self) -> u64 {
@@ -291,7 +291,7 @@ impl Row for Evidence {
     }
 }
 
-impl Evidence {
+impl DecisionRecord {
     fn quarantine(&mut self, shape: Shape, reason: &str) {
         match self.candidates.iter_mut().find(|candidate| candidate.shape() == shape) {
             Some(candidate) => candidate.quarantined = Some(reason.to_owned()),
@@ -304,7 +304,7 @@ impl Evidence {
         }
     }
 
-    fn keep_quarantines(&mut self, other: &Evidence) {
+    fn keep_quarantines(&mut self, other: &DecisionRecord) {
         for candidate in &other.candidates {
             if let Some(reason) = &candidate.quarantined {
                 self.quarantine(candidate.shape(), reason);
@@ -313,7 +313,7 @@ impl Evidence {
     }
 
     /// Replaces this row with a newer one, keeping its quarantines.
-    fn replace(&mut self, newer: Evidence) {
+    fn replace(&mut self, newer: DecisionRecord) {
         let older = std::mem::replace(self, newer);
         self.keep_quarantines(&older);
     }

@@ -1,5 +1,6 @@
 //! The scope of a tuning decision: a program at one static shape.
 
+use crate::{CodeKey, DispatchConfig};
 use std::fmt;
 use vyre_foundation::ir::Program;
 
@@ -45,6 +46,17 @@ impl TunerProgramKey {
     /// The key of this program at this shape.
     pub fn from_program(program: &Program, shape: StaticProgramShape) -> TunerProgramKey {
         TunerProgramKey::from_parts(program.fingerprint(), shape)
+    }
+
+    /// The key of this program at this shape, for calls with this configuration. A shape that was
+    /// compared under a budget says nothing about strict calls.
+    pub(super) fn of_calls(
+        program: &Program,
+        shape: StaticProgramShape,
+        config: &DispatchConfig,
+    ) -> TunerProgramKey {
+        let digest = CodeKey::digest(program.fingerprint(), &config.result_policy());
+        TunerProgramKey::from_parts(digest, shape)
     }
 
     fn from_parts(fingerprint: [u8; 32], shape: StaticProgramShape) -> TunerProgramKey {

@@ -10,30 +10,28 @@
 mod cache;
 mod contest;
 mod key;
+mod pipeline_contest;
 mod policy;
 mod resize;
 mod session;
 mod shapes;
-mod trial;
 
 pub(crate) use cache::SAMPLES_SUFFIX;
 pub use cache::{CandidateSamples, TunerCache};
 #[cfg(test)]
-pub(crate) use cache::{Decision, Evidence};
+pub(crate) use cache::{Decision, DecisionRecord};
 pub(crate) use contest::Random;
 pub use contest::{Contest, Duel, Outcome, Progress, Stage, Verdict, challenge, find_fastest};
 pub use key::{StaticProgramShape, TunerProgramKey};
+pub use pipeline_contest::{Alternative, ContestBuffer, ContestInputs, MakePipeline, Pause, PipelineContest};
 pub use policy::{DefaultPolicy, TunerFeedback};
-pub use resize::{Resizer, Trial};
-pub use session::{
-    TuneLimits, TuneReport, TuneRequest, TunedCandidate, tune, tune_family, tuning_key, tuning_key_over,
-};
+pub use resize::{ResizeOutcome, Resizer};
+pub use session::{TuneLimits, TuneReport, TuneRequest, TunedCandidate, tune, tune_family, tuning_key};
 pub use shapes::{Shape, shapes_for};
-pub use trial::{Given, Make, Pause, PipelineContest, Slot, Variant};
 
-use crate::DeviceProfile;
-use crate::pipeline::{COMPILER_VERSION, DEFAULT_1D_WORKGROUP_SIZE};
-use crate::tables::{Home, TableError, user_file};
+use crate::pipeline::DEFAULT_1D_WORKGROUP_SIZE;
+use crate::tables::{TableError, UserFolder, user_file};
+use crate::{DeviceKey, DeviceProfile};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -152,7 +150,7 @@ impl Tuner {
     /// `None`, with a warning, if the user has neither. Different fingerprints always have
     /// different files.
     pub fn cache_path_for_adapter(adapter_fp: &str) -> Option<PathBuf> {
-        user_file(Home::Cache, "tuner").map(|folder| folder.join(file_name(adapter_fp)))
+        user_file(UserFolder::Cache, "tuner").map(|folder| folder.join(file_name(adapter_fp)))
     }
 
     /// Whether programs are measured.
@@ -303,8 +301,8 @@ impl Tuner {
 
 /// The scope of tuning decisions: the backend, its device and driver, and this version of vyre.
 pub fn adapter_fingerprint(profile: &DeviceProfile) -> String {
-    let DeviceProfile { backend, device_name, driver_version, .. } = profile;
-    format!("{backend}/{device_name}/{driver_version}/{COMPILER_VERSION}")
+    let DeviceKey { backend, device, driver, build } = DeviceKey::new(profile);
+    format!("{backend}/{device}/{driver}/{build}")
 }
 
 /// A file name for any string: its readable part, then its hash. The hash keeps names distinct on

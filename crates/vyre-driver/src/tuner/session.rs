@@ -2,8 +2,8 @@
 //! contest, the stored decision, a report.
 
 use super::contest::{Contest, Duel, Outcome, Progress, Verdict, find_fastest};
+use super::pipeline_contest::{Alternative, ContestInputs, Pause, PipelineContest};
 use super::shapes::{Shape, longest_line, shapes_for};
-use super::trial::{Given, Pause, PipelineContest, Variant};
 use super::{BackendTimer, CandidateSamples, StaticProgramShape, Tuner, TunerProgramKey};
 use crate::{BackendError, DispatchConfig, VyreBackend};
 use serde::Serialize;
@@ -104,31 +104,22 @@ impl fmt::Display for TuneReport {
     }
 }
 
-/// The key of a decision for this program on these inputs, or on inputs of these lengths, and the
-/// domain that it covers.
+/// The key of a decision for calls of this program with this configuration, on these inputs or on
+/// inputs of these lengths, and the domain that it covers.
 pub fn tuning_key<'a, A: Into<Argument<'a>> + Copy>(
     program: &Program,
     kernel: &KernelBody,
     inputs: &[A],
+    config: &DispatchConfig,
 ) -> Result<(TunerProgramKey, [u32; 3]), BackendError> {
-    tuning_key_over(program, kernel, inputs, None)
-}
-
-/// Like [`tuning_key`], over the caller's domain if there is one.
-pub fn tuning_key_over<'a, A: Into<Argument<'a>> + Copy>(
-    program: &Program,
-    kernel: &KernelBody,
-    inputs: &[A],
-    domain: Option<[u32; 3]>,
-) -> Result<(TunerProgramKey, [u32; 3]), BackendError> {
-    let overrides = Overrides { domain, ..Overrides::default() };
+    let overrides = Overrides { domain: config.domain_override, ..Overrides::default() };
     let launch = Launch::from_inputs(kernel, inputs, overrides)?;
     let outputs = kernel.bound_buffers().into_iter().filter(|&id| kernel.buffer(id).decl.access.is_output());
     let output_bytes = outputs.map(|id| launch.bytes(kernel, id) as u64).sum();
     let shape = StaticProgramShape::new(program, Some(launch.grid), output_bytes);
     let whole = |k: usize| launch.grid[k].saturating_mul(launch.workgroup[k]);
     let domain = launch.limit.unwrap_or_else(|| std::array::from_fn(whole));
-    Ok((TunerProgramKey::from_program(program, shape), domain))
+    Ok((TunerProgramKey::of_calls(program, shape, config), domain))
 }
 
 /// Finds the fastest way to run the program, and stores it with all samples. The default stays
@@ -139,8 +130,7 @@ pub fn tune(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<TuneReport, BackendError> {
     let kernel = request.program.validate()?;
-    let (key, domain) =
-        tuning_key_over(request.program, &kernel, request.inputs, request.config.domain_override)?;
+    let (key, domain) = tuning_key(request.program, &kernel, request.inputs, request.config)?;
     let default = Shape::of(&kernel, request.config);
     let profile = request.backend.device_profile();
     let mut shapes = vec![default];
@@ -162,12 +152,13 @@ pub fn tune(
         seen.push(config);
         is_new
     });
-    let variant = |&shape: &Shape| Variant { program: request.program.clone(), config: config(shape) };
-    let variants = shapes.iter().map(variant).collect();
+    let alternative =
+        |&shape: &Shape| Alternative { program: request.program.clone(), config: config(shape) };
+    let alternatives = shapes.iter().map(alternative).collect();
     let all: Vec<(String, Shape)> = shapes.iter().map(|shape| (shape.to_string(), *shape)).collect();
     let (inputs, memory_limit) = (request.inputs, request.limits.memory_bytes);
-    let given = Given { inputs, bound_bytes: None, memory_limit };
-    let contest = PipelineContest::new(request.backend.clone(), variants, &given)?;
+    let given = ContestInputs { inputs, bound_bytes: None, memory_limit };
+    let contest = PipelineContest::new(request.backend.clone(), alternatives, &given)?;
     let mut contest = contest.pausing(request.pause);
     let outcome = find_fastest(&mut contest, all.len(), request.limits.wall, progress);
     Ok(conclude(tuner, key.as_str(), (request.program, all), outcome))

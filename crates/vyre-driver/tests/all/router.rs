@@ -1,6 +1,7 @@
 //! The router's rules one by one: which backends are eligible, which is chosen, and why. The cost
 //! of routing is tested by the files of `filetests/routing`.
 
+use std::time::Duration;
 use vyre_driver::pgo::{
     BackendIdentity, BackendLatency, PgoTable, RejectedBackend, RouteDecision, row_key, size_bucket,
 };
@@ -210,7 +211,7 @@ fn a_failure_means_quarantine_then_verification_and_each_one_lasts_longer() {
 fn what_is_not_the_backends_fault_puts_nothing_aside() {
     let trap = BackendError::Trapped { kernel: "k".into(), code: 3 };
     let invalid = BackendError::InvalidProgram { diagnostics: Default::default() };
-    let limit = std::time::Duration::from_nanos(10);
+    let limit = Duration::from_nanos(10);
     let late = BackendError::Timeout { backend: "a".into(), limit };
     for error in [trap, invalid, late] {
         let router = router();
@@ -228,13 +229,43 @@ fn what_is_not_the_backends_fault_puts_nothing_aside() {
 fn short_deadlines_do_not_make_a_backend_look_fast() {
     let router = router();
     let program = router.program(Some("op"), [7; 32]);
-    let late = BackendError::Timeout { backend: "a".into(), limit: std::time::Duration::from_nanos(10) };
+    let late = BackendError::Timeout { backend: "a".into(), limit: Duration::from_nanos(10) };
     for call in 0..50 {
         run(&program, &Call::new(SIZE, call), 1_000);
         fail(&program, &Call::new(SIZE, call), &late);
     }
     let explained = program.explain(SIZE, Placement::Host, 50);
     assert_eq!((explained.candidates[0].estimate_ns, explained.calls), (Some(1_000), 50), "{explained}");
+}
+
+/// A probe that might not complete in time would turn a call that works into one that fails.
+#[test]
+fn calls_with_a_deadline_do_not_probe_a_backend_that_has_missed_it() {
+    const LIMIT_NS: u64 = 50_000_000;
+    let late = BackendError::Timeout { backend: "a".into(), limit: Duration::from_nanos(LIMIT_NS) };
+    for limit_ns in [LIMIT_NS, u64::MAX] {
+        let router = router();
+        let program = router.program(Some("op"), [7; 32]);
+        program.verified(B, Ok(&[Timing { elements: SIZE, elapsed_ns: 60_000 }]), 0);
+        let call = |now_ns| Call { limit_ns, ..Call::new(SIZE, now_ns) };
+        for now_ns in 0..40 {
+            let route = program.route(&call(now_ns)).unwrap();
+            program.finished(&route, if route.backend == A { 10_000 } else { 60_000 });
+        }
+        let mut missed = Vec::new();
+        for number in 0..400 {
+            let route = program.route(&call(40 + number)).unwrap();
+            match route.backend {
+                A => {
+                    missed.push(number);
+                    program.failed(&route, &late, LIMIT_NS, 40 + number);
+                }
+                _ => program.finished(&route, 60_000),
+            }
+        }
+        let is_limited = limit_ns == LIMIT_NS;
+        assert_eq!(missed.last().is_some_and(|&last| last < 20), is_limited, "{missed:?}");
+    }
 }
 
 /// A report about a lost device instance: neither the backend's standing nor its estimate changes,

@@ -124,7 +124,7 @@ fn candidates_are_within_limits_checked_and_run_on_copies() {
     assert_eq!(liars, ["128x1x1", "128x1x1 by 2", "128x1x1 by 4", "128x1x1 by 8"], "{report}");
     assert_ne!(report.shape().unwrap().workgroup_size[0], 128);
     let kernel = program.validate().unwrap();
-    let (key, _) = tuning_key(&program, &kernel, &[input.len()]).unwrap();
+    let (key, _) = tuning_key(&program, &kernel, &[input.len()], &DispatchConfig::default()).unwrap();
     assert!(tuner.has_decided(&key));
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["key"], key.as_str());
@@ -156,7 +156,9 @@ fn a_kernel_with_a_shape_of_its_own_keeps_it_and_what_failed_is_not_tried_again(
          x[invocation.x] = local.x } }";
     assert_eq!(asked_for(own).len(), 1);
     let failed = Shape { workgroup_size: [256, 1, 1], elements_per_invocation: 2 };
-    let (key, _) = tuning_key(&program(), &program().validate().unwrap(), &[input.len()]).unwrap();
+    let (key, _) =
+        tuning_key(&program(), &program().validate().unwrap(), &[input.len()], &DispatchConfig::default())
+            .unwrap();
     tuner.quarantine(&key, failed, "it failed");
     let asked = asked_for(SOURCE);
     assert_eq!((asked.len(), asked.contains(&failed)), (23, false));
@@ -167,7 +169,9 @@ fn a_kernel_with_a_shape_of_its_own_keeps_it_and_what_failed_is_not_tried_again(
 #[test]
 fn tuning_that_is_ended_decides_nothing() {
     let (program, config, input) = (program(), DispatchConfig::default(), vec![7u8; 12_800]);
-    let (key, _) = tuning_key(&program, &program.validate().unwrap(), &[input.len()]).unwrap();
+    let (key, _) =
+        tuning_key(&program, &program.validate().unwrap(), &[input.len()], &DispatchConfig::default())
+            .unwrap();
     for last in [1, 2, 5, 30] {
         let (backend, _) = adder(DeviceProfile::conservative("adder"));
         let runs = Cell::new(0);
@@ -216,7 +220,7 @@ fn a_winner_that_fails_later_falls_to_the_next_in_the_next_process_too() {
     let (default, winner, second) = (shape(64, 1), shape(256, 4), shape(128, 1));
     let program = program();
     let kernel = program.validate().unwrap();
-    let (key, domain) = tuning_key(&program, &kernel, &[1 << 24]).unwrap();
+    let (key, domain) = tuning_key(&program, &kernel, &[1 << 24], &DispatchConfig::default()).unwrap();
     assert_eq!(domain, [1 << 24, 1, 1]);
     let times = [(default, 100_000), (winner, 80_000), (second, 90_000), (shape(512, 1), 99_500)];
     let samples = times.map(|(shape, ns)| CandidateSamples {

@@ -226,8 +226,9 @@ fn integer_transfer(op: Op, [x, y, z]: [Interval; 3], ty: ValueType) -> Option<I
     }
 }
 
-/// The values of the `k`th argument for which an op has a result in `result`, given the intervals of
-/// the arguments; `None` if nothing follows. The types are those of the arguments and of the result.
+/// The values of the `k`th argument for which an op has a result in `result`, given the intervals
+/// of the arguments; `None` if nothing follows. The types are those of the arguments and of the
+/// result.
 pub(crate) fn inverse(
     op: Op,
     args: [Interval; 2],

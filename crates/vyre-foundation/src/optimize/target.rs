@@ -27,7 +27,8 @@ pub struct Assume {
     /// No dispatch overrides the grid, so that a shape-free kernel runs only invocations inside its
     /// domain.
     pub within_domain: bool,
-    /// Every dispatch runs the `KernelBody::proof`, and does not run this kernel if the proof fails.
+    /// Every dispatch runs the `KernelBody::proof`, and does not run this kernel if the proof
+    /// fails.
     pub dispatch_checks: bool,
     /// The accesses that stay checked nevertheless.
     pub doubtful: Doubts,

@@ -266,8 +266,8 @@ impl<'m> Lower<'m> {
         Ok(values)
     }
 
-    /// Stores scalars to a pointee. They were evaluated before; those that read what is written here
-    /// are named first.
+    /// Stores scalars to a pointee. They were evaluated before; those that read what is written
+    /// here are named first.
     pub(super) fn store(&mut self, pointee: &Pointee, mut values: Vec<Expr>) -> Result<()> {
         let touched = self.names_of(pointee);
         for name in &touched {

@@ -8,7 +8,9 @@
 use super::plan::{Plan, PlanBuffer};
 use std::sync::Arc;
 use vyre_driver::judge::Judge;
-use vyre_driver::tuner::{self, Make, PipelineContest, Progress, Slot, TuneLimits, TuneReport, Tuner};
+use vyre_driver::tuner::{
+    self, ContestBuffer, MakePipeline, PipelineContest, Progress, TuneLimits, TuneReport, Tuner,
+};
 use vyre_driver::{BackendError, DispatchConfig, VyreBackend};
 
 /// One way to do the work.
@@ -53,17 +55,17 @@ pub fn tune_family(
         )));
     }
     let named = members.iter().map(|member| (member.name.clone(), member.parameters)).collect();
-    let slot = |buffer: &PlanBuffer| {
-        Some(Slot::new(buffer.role.access()?, buffer.element, ordinary_numbers(buffer.bytes)))
+    let buffer = |buffer: &PlanBuffer| {
+        Some(ContestBuffer::new(buffer.role.access()?, buffer.element, ordinary_numbers(buffer.bytes)))
     };
-    let slots = default.plan.buffers.iter().filter_map(slot).collect();
+    let buffers = default.plan.buffers.iter().filter_map(buffer).collect();
     let candidate = |member: Member| {
         let config = DispatchConfig::default();
-        let make: Make<'_> = Box::new(move || member.plan.pipeline(backend.clone(), &config));
+        let make: MakePipeline<'_> = Box::new(move || member.plan.pipeline(backend.clone(), &config));
         (make, DispatchConfig::default())
     };
     let candidates = members.into_iter().map(candidate).collect();
-    let mut contest = PipelineContest::over(candidates, slots, Judge::default());
+    let mut contest = PipelineContest::over(candidates, buffers, Judge::default());
     Ok(tuner::tune_family(tuner, name, named, &mut contest, limits.wall, progress))
 }
 

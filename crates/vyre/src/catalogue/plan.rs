@@ -12,6 +12,7 @@
 use crate::argument::argument_error;
 use crate::parameter::Parameter;
 use smallvec::SmallVec;
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -317,7 +318,7 @@ pub struct CompiledPlan {
     steps: Vec<CompiledStep>,
     backend: Arc<dyn VyreBackend>,
     /// Temporaries of finished calls, for reuse.
-    spare: Mutex<Vec<Vec<Memory>>>,
+    spare: Mutex<Vec<Vec<TemporaryMemory>>>,
 }
 
 impl fmt::Debug for CompiledPlan {
@@ -328,13 +329,14 @@ impl fmt::Debug for CompiledPlan {
 }
 
 /// Memory of a temporary.
-enum Memory {
+enum TemporaryMemory {
     Resident(u64),
     Host(Vec<u8>),
 }
 
-/// Calls of plans with more buffers than this, or more in a step, allocate.
-const INLINE: usize = 12;
+/// Calls of plans with more buffers than this, or more in a step, allocate. Sorts, which have the
+/// most in the catalogue, have more than 12.
+const INLINE: usize = 32;
 
 impl CompiledPlan {
     /// The backend that the plan was compiled for.
@@ -380,21 +382,33 @@ impl CompiledPlan {
                 Binding::ReadWrite(bytes) | Binding::Write(bytes) => (bytes.len(), true),
                 Binding::Resident(_) => (buffer.bytes, true),
             };
-            let (op, name, bytes) = (self.op, &buffer.name, buffer.bytes);
-            if length != bytes {
-                return Err(argument_error(format!(
-                    "buffer `{name}` of op `{op}` takes {bytes} bytes at this size, not {length}"
-                )));
-            }
+            self.check_length(buffer, length)?;
             if !writable && access != Access::Read {
+                let (op, name) = (self.op, &buffer.name);
                 return Err(argument_error(format!("buffer `{name}` of op `{op}` needs memory to write to")));
             }
         }
         Ok(())
     }
 
+    /// Fails unless the memory of a call has the lengths of the plan's buffers. A binding does not
+    /// show the length of a resident buffer, so whoever binds one asks.
+    pub(crate) fn check_lengths(&self, lengths: impl Iterator<Item = usize>) -> Result<(), BackendError> {
+        let bound = self.buffers.iter().filter(|buffer| buffer.role.access().is_some());
+        bound.zip(lengths).try_for_each(|(buffer, length)| self.check_length(buffer, length))
+    }
+
+    fn check_length(&self, buffer: &PlanBuffer, length: usize) -> Result<(), BackendError> {
+        let (op, PlanBuffer { name, bytes, .. }) = (self.op, buffer);
+        if length == *bytes {
+            return Ok(());
+        }
+        let message = format!("buffer `{name}` of op `{op}` takes {bytes} bytes at this size, not {length}");
+        Err(argument_error(message))
+    }
+
     /// Memory for every temporary, in the plan's order: reused from an earlier call, or new.
-    fn take_temporaries(&self) -> Result<Vec<Memory>, BackendError> {
+    fn take_temporaries(&self) -> Result<Vec<TemporaryMemory>, BackendError> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(spare) = spare {
             return Ok(spare);
@@ -403,9 +417,9 @@ impl CompiledPlan {
         let mut made = Vec::new();
         for buffer in temporaries {
             match self.backend.allocate_resident(buffer.bytes) {
-                Ok(handle) => made.push(Memory::Resident(handle)),
+                Ok(handle) => made.push(TemporaryMemory::Resident(handle)),
                 Err(BackendError::UnsupportedFeature { .. }) => {
-                    made.push(Memory::Host(vec![0; buffer.bytes]))
+                    made.push(TemporaryMemory::Host(vec![0; buffer.bytes]))
                 }
                 Err(error) => {
                     self.free(&made);
@@ -416,9 +430,9 @@ impl CompiledPlan {
         Ok(made)
     }
 
-    fn free(&self, temporaries: &[Memory]) {
+    fn free(&self, temporaries: &[TemporaryMemory]) {
         for temporary in temporaries {
-            if let Memory::Resident(handle) = temporary {
+            if let TemporaryMemory::Resident(handle) = temporary {
                 // A backend that lost a buffer has already reported that to its user.
                 let _ = self.backend.free_resident(*handle);
             }
@@ -428,7 +442,7 @@ impl CompiledPlan {
     fn run_steps(
         &self,
         bindings: &mut [Binding<'_>],
-        temporaries: &mut [Memory],
+        temporaries: &mut [TemporaryMemory],
         config: &DispatchConfig,
     ) -> Result<(), BackendError> {
         let began = Instant::now();
@@ -438,8 +452,8 @@ impl CompiledPlan {
             slots.extend(match &buffer.role {
                 Role::Constant(bytes) => Some(Binding::Read(bytes)),
                 Role::Temporary => temporaries.next().map(|memory| match memory {
-                    Memory::Resident(handle) => Binding::Resident(*handle),
-                    Memory::Host(bytes) => Binding::ReadWrite(bytes),
+                    TemporaryMemory::Resident(handle) => Binding::Resident(*handle),
+                    TemporaryMemory::Host(bytes) => Binding::ReadWrite(bytes),
                 }),
                 Role::Input | Role::Updated | Role::Output => bindings.next().map(|binding| match binding {
                     Binding::Read(bytes) => Binding::Read(bytes),
@@ -526,6 +540,10 @@ impl CompiledPipeline for CompiledPlan {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(temporaries);
         done
     }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
 }
 
 /// How many of the first steps can be bound at once: host memory that one of them writes is bound
@@ -542,13 +560,13 @@ fn together(steps: &[CompiledStep], slots: &[Binding<'_>], most: usize) -> usize
     steps.iter().enumerate().take(most).take_while(is_apart).count().max(1)
 }
 
-type Bound<'s> = SmallVec<[Binding<'s>; INLINE]>;
+type StepBindings<'s> = SmallVec<[Binding<'s>; INLINE]>;
 
 /// The bindings of steps. A step binds what it writes once, and never an input: compilation checked
 /// that.
-fn bind<'s>(steps: &[CompiledStep], slots: &'s mut [Binding<'_>]) -> SmallVec<[Bound<'s>; 1]> {
+fn bind<'s>(steps: &[CompiledStep], slots: &'s mut [Binding<'_>]) -> SmallVec<[StepBindings<'s>; 1]> {
     let empty = |step: &CompiledStep| step.bindings.iter().map(|_| Binding::Read(&[])).collect();
-    let mut bound: SmallVec<[Bound<'s>; 1]> = steps.iter().map(empty).collect();
+    let mut bound: SmallVec<[StepBindings<'s>; 1]> = steps.iter().map(empty).collect();
     for (number, slot) in slots.iter_mut().enumerate() {
         let places = steps.iter().zip(&mut bound).flat_map(|(step, bound)| step.bindings.iter().zip(bound));
         let mut places = places.filter(|((buffer, _), _)| *buffer == number).peekable();

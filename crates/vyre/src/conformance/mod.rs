@@ -26,7 +26,8 @@ const TEXTS: &[(&str, &str)] = programs! {
     "ballot" "shuffles"
 };
 
-/// Elements of buffers without a fixed length.
+/// Elements of buffers without a fixed length: not a multiple of any vector or workgroup, and
+/// little for the interpreter, which runs each program once per certification.
 const ELEMENTS: usize = 250;
 /// Time limit for a backend on one program.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -110,6 +110,34 @@ fn a_backend_that_was_found_wrong_is_never_used_again() {
 }
 
 #[test]
+fn a_named_backend_that_was_found_wrong_gives_way_if_the_caller_allows_another() {
+    let liar = Planted::new("liar", Mood::LiesFor("copy")).with_capability();
+    let steady = Planted::new("steady", Mood::Fine);
+    let runtime = over(&[&liar, &steady]);
+    let copy = runtime.load(COPY).expect("loads");
+    for _ in 0..60 {
+        let _ = copied(&copy);
+        runtime.settle();
+    }
+    assert_eq!(standing(&copy.explain(500), "liar").0, "wrong");
+    let run = |fallback: Option<Fallback>| {
+        let (x, mut y) = (numbers(), vec![0u32; 500]);
+        let call = copy.call().bind("x", &x).bind("y", &mut y).on("liar");
+        let report = fallback.into_iter().fold(call, Call::fallback).run();
+        report.inspect(|_| assert_eq!(y, x))
+    };
+    for fallback in [Fallback::Warn, Fallback::Allow] {
+        let report = run(Some(fallback)).expect("another backend runs it");
+        assert_eq!(report.backend, "steady");
+        assert!(report.to_string().contains("`liar` could not"), "{report}");
+    }
+    for fallback in [None, Some(Fallback::Forbid)] {
+        let error = run(fallback).expect_err("only that backend was allowed").to_string();
+        assert!(error.contains("its results were wrong"), "{error}");
+    }
+}
+
+#[test]
 fn nothing_that_a_caller_does_wrong_speaks_against_a_backend() {
     let only = Planted::new("only", Mood::Fine).with_rounds(50);
     let runtime = over(&[&only]);
@@ -135,6 +163,21 @@ fn nothing_that_a_caller_does_wrong_speaks_against_a_backend() {
         let Err(BackendError::InvalidProgram { .. }) = twice else { panic!("{twice:?}") };
     }
     assert_eq!(standing(&saxpy.explain(4096), "only").1, None);
+}
+
+#[test]
+fn one_callers_deadline_does_not_put_off_a_check_that_others_need() {
+    let broken = Planted::new("broken", Mood::Fine).with_capability();
+    let steady = Planted::new("steady", Mood::Fine).with_rounds(100);
+    let runtime = over(&[&broken, &steady]);
+    let copy = runtime.load(COPY).expect("loads");
+    broken.set(Mood::Fails);
+    let (x, mut y) = (numbers(), vec![0u32; 500]);
+    let call = copy.call().bind("x", &x).bind("y", &mut y).timeout(Duration::from_millis(10));
+    let error = call.run().expect_err("there is no time to check the other backend");
+    assert!(matches!(error, BackendError::Timeout { .. }), "{error}");
+    let (report, right) = copied(&copy);
+    assert_eq!((report.expect("there is time now").backend, right), ("steady", true));
 }
 
 #[test]
@@ -314,6 +357,30 @@ fn ops_have_what_programs_have() {
         .bind("sorted", &mut sorted)
         .config(&DispatchConfig { schedule: Some(vyre::Schedule::Cheap), ..DispatchConfig::default() });
     report.run().expect("a call of an op takes a configuration");
+}
+
+#[test]
+fn the_lengths_of_an_ops_buffers_are_checked_wherever_they_are() {
+    let runtime = Runtime::builder().backends(["cpu"]).without_tables().build().expect("cpu is there");
+    let sort = runtime.load_op(|size, device| sort::keys(Key::U32, size, device)).expect("loads");
+    let refused = |keys: usize, sorted: usize| {
+        let (keys, mut sorted) = (vec![7u32; keys], vec![9u32; sorted]);
+        let (there, mut out) = (runtime.resident(&keys), runtime.resident(&sorted));
+        let resident = sort.call(4).bind("keys", &there).bind("sorted", &mut out).run().err();
+        assert_eq!(out.read().expect("reads"), sorted, "nothing was written");
+        let host = sort.call(4).bind("keys", &keys).bind("sorted", &mut sorted).run().err();
+        let [resident, host] = [resident, host].map(|error| error.map(|error| error.to_string()));
+        assert_eq!(resident, host);
+        host.unwrap_or_default()
+    };
+    assert!(refused(3, 4).contains("buffer `keys` of op `sort.keys` takes 16 bytes at this size, not 12"));
+    assert!(refused(4, 5).contains("buffer `sorted` of op `sort.keys` takes 16 bytes at this size, not 20"));
+    let (few, many, mut a, mut b) = ([2u32, 1], [5u32, 4, 3], [0u32; 2], [0u32; 3]);
+    let batch = sort.batch().then(sort.call(2).bind("keys", &few).bind("sorted", &mut a));
+    let error = batch.then(sort.call(3).bind("keys", &many).bind("sorted", &mut b)).run();
+    let error = error.expect_err("a batch has one size").to_string();
+    assert!(error.contains("calls at sizes 2 and 3; use a sequence"), "{error}");
+    assert_eq!((a, b), ([0; 2], [0; 3]), "every call is checked before anything runs");
 }
 
 #[test]

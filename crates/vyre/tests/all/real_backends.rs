@@ -104,7 +104,9 @@ fn a_shape_tuned_for_a_large_grid_works_in_the_next_process() {
         let shape =
             Shape { workgroup_size: [256, 1, 1], elements_per_invocation: if id == "cpu" { 1 } else { 4 } };
         let kernel = program.validate().expect("is valid");
-        let (key, _) = vyre_driver::tuner::tuning_key(&program, &kernel, &[input.len()]).expect("has a key");
+        let (key, _) =
+            vyre_driver::tuner::tuning_key(&program, &kernel, &[input.len()], &DispatchConfig::default())
+                .expect("has a key");
         tuner.record_shape(&key, shape);
         tuner.persist().expect("is saved");
         let runtime = Runtime::builder().backends([id]).tables_in(folder.path()).helper(None).build();

@@ -234,7 +234,7 @@ fn tuned_folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let program = text::parse(STEPS).expect("parses");
     let kernel = program.validate().expect("is valid");
-    let (key, _) = tuning_key(&program, &kernel, &[4000]).expect("has a key");
+    let (key, _) = tuning_key(&program, &kernel, &[4000], &DispatchConfig::default()).expect("has a key");
     let profile = Sly(|_| Badness::None).device_profile();
     let tuner = Tuner::in_folder(&folder.path().join("tuner"), &adapter_fingerprint(&profile), Mode::On);
     tuner.record_shape(&key, WINNER);
@@ -254,6 +254,63 @@ fn what_an_earlier_run_tuned_is_used_at_that_size() {
     assert!(report.to_string().contains("tuned to 256x1x1"), "{report}");
     let mut other: Vec<u32> = (0..999).collect();
     assert_eq!(routine.call().bind("x", &mut other).run().expect("runs").tuned, None);
+}
+
+/// The interpreter; at the winner's size it is faster, and off by a unit in the last place.
+struct FastButOff;
+
+impl VyreBackend for FastButOff {
+    fn id(&self) -> &'static str {
+        "off"
+    }
+
+    fn device_profile(&self) -> DeviceProfile {
+        DeviceProfile { strict_float: true, ..DeviceProfile::conservative("off") }
+    }
+
+    fn dispatch(
+        &self,
+        program: &Program,
+        inputs: &[Vec<u8>],
+        config: &DispatchConfig,
+    ) -> Result<Vec<Vec<u8>>, BackendError> {
+        let is_winner = config.workgroup_override == Some(WINNER.workgroup_size);
+        let plain = DispatchConfig { elements_per_invocation: None, ..config.clone() };
+        let interpreter = registry::acquire("cpu-ref")?;
+        if !is_winner {
+            (0..4).try_for_each(|_| interpreter.dispatch(program, inputs, &plain).map(drop))?;
+        }
+        let mut outputs = interpreter.dispatch(program, inputs, &plain)?;
+        if is_winner {
+            outputs.iter_mut().for_each(|output| output[0] ^= 1);
+        }
+        Ok(outputs)
+    }
+}
+
+#[test]
+fn a_shape_tuned_under_a_budget_does_not_serve_strict_calls() {
+    let scale = "kernel scale(x: read_write f32[]) { x[invocation.x] = x[invocation.x] * 1.5 }";
+    let folder = tempfile::tempdir().expect("a folder");
+    let budget = DispatchConfig { ulp_budget: Some(2), ..DispatchConfig::default() };
+    for _process in 0..2 {
+        let builder = Runtime::builder().backends([] as [&str; 0]).tables_in(folder.path());
+        let runtime = builder.backend(Arc::new(FastButOff)).build().expect("it conforms");
+        let (strict, loose) = (runtime.load(scale), runtime.load_with(scale, &budget));
+        let (strict, loose) = (strict.expect("loads"), loose.expect("loads"));
+        let run = |routine: &Routine| {
+            let mut x = [1.0f32; 300];
+            let report = routine.call().bind("x", &mut x).tuning(Mode::On).run().expect("runs");
+            runtime.settle();
+            (report.tuned.map(|shape| shape.workgroup_size), x[0].to_bits())
+        };
+        for _ in 0..3 {
+            run(&loose);
+            assert_eq!(run(&strict).1, 1.5f32.to_bits());
+        }
+        let (tuned, bits) = run(&loose);
+        assert_eq!((tuned, bits), (Some(WINNER.workgroup_size), 1.5f32.to_bits() ^ 1));
+    }
 }
 
 #[test]

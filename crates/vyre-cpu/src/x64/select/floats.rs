@@ -1,8 +1,8 @@
 //! Scalar floats.
 
 use super::super::bytes::Vex;
-use super::super::instruction::{Alu, Condition, Kind, Shape};
-use super::{Place, Selector, in_lanes, op, typed, with_width};
+use super::super::instruction::{Alu, Condition, InstKind, OperandOrder};
+use super::{RegisterOrMemory, Selector, in_lanes, op, typed, with_width};
 use crate::piece::{FloatOrder, Op, Rounding, Type, Value};
 use regalloc2::{Operand, VReg};
 
@@ -11,9 +11,12 @@ impl Selector<'_> {
     pub(super) fn float(&mut self, value: Value) {
         let (to, ty) = (self.home(value), self.ty(value));
         match self.op(value) {
-            Op::Add | Op::Sub | Op::Mul | Op::FloatDiv | Op::FloatMin | Op::FloatMax => {
-                self.float_of_two(value, to, ty);
-            }
+            Op::Add => self.of_two(value, to, typed(op::ADD, ty), true),
+            Op::Sub => self.of_two(value, to, typed(op::SUB, ty), false),
+            Op::Mul => self.of_two(value, to, typed(op::MUL, ty), true),
+            Op::FloatDiv => self.of_two(value, to, typed(op::DIV, ty), false),
+            Op::FloatMin => self.of_two(value, to, typed(op::MIN, ty), false),
+            Op::FloatMax => self.of_two(value, to, typed(op::MAX, ty), false),
             Op::Neg | Op::Abs => self.sign_changed(value, to, ty),
             Op::Fma => self.multiply_add(value, to, ty),
             Op::Sqrt => self.of_one(value, to, typed(op::SQRT, ty), None),
@@ -30,9 +33,25 @@ impl Selector<'_> {
                 let from = self.register(from);
                 let zero = self.vector_constant([0; 32]);
                 let vex = with_width(typed(op::FROM_INT, ty), wide);
-                self.three_to(to, vex, false, zero, Place::Register(from), None);
+                self.three_to(to, vex, false, zero, RegisterOrMemory::Register(from), None);
             }
-            other => unreachable!("{other:?} does not give a scalar float"),
+            not_by_type!()
+            | not_for_scalars!()
+            | Op::And
+            | Op::Or
+            | Op::Xor
+            | Op::AndNot
+            | Op::Not
+            | Op::ShiftLeft
+            | Op::ShiftRight
+            | Op::ShiftRightSigned
+            | Op::Div { .. }
+            | Op::Rem { .. }
+            | Op::MulHigh { .. }
+            | Op::CountOnes
+            | Op::LeadingZeros
+            | Op::TrailingZeros
+            | Op::Reduce => unreachable!("{value} is not a scalar float"),
         }
     }
 
@@ -40,21 +59,7 @@ impl Selector<'_> {
     fn of_one(&mut self, value: Value, to: VReg, vex: Vex, immediate: Option<i64>) {
         let [from] = self.args(value);
         let from = self.register(from);
-        self.three_to(to, vex, false, from, Place::Register(from), immediate);
-    }
-
-    /// Float arithmetic on scalars and pieces.
-    pub(super) fn float_of_two(&mut self, value: Value, to: VReg, ty: Type) {
-        let (vex, commutes) = match self.op(value) {
-            Op::Add => (op::ADD, true),
-            Op::Sub => (op::SUB, false),
-            Op::Mul => (op::MUL, true),
-            Op::FloatDiv => (op::DIV, false),
-            Op::FloatMin => (op::MIN, false),
-            Op::FloatMax => (op::MAX, false),
-            other => unreachable!("{other:?} is not float arithmetic"),
-        };
-        self.of_two(value, to, typed(vex, ty), commutes);
+        self.three_to(to, vex, false, from, RegisterOrMemory::Register(from), immediate);
     }
 
     /// Flips or clears the sign bits of scalars and pieces.
@@ -65,7 +70,7 @@ impl Selector<'_> {
         let sign = 1_u64 << (8 * ty.lane.bytes() - 1);
         let (vex, bits) = if negates { (op::XOR, sign) } else { (op::AND, sign - 1) };
         let memory = self.every_lane(ty, bits);
-        self.three_to(to, vex, ty.is_piece(), from, Place::Memory(memory), None);
+        self.three_to(to, vex, ty.is_piece(), from, RegisterOrMemory::Memory(memory), None);
     }
 
     /// Reuses the addend's register for the result if it has no other use, else a factor's.
@@ -79,7 +84,7 @@ impl Selector<'_> {
         let (kept, x) = (self.register(kept), self.register(x));
         let y = self.place(y);
         let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(kept), Operand::reg_use(x)];
-        self.push_place(Kind::Vector(vex, Shape::InPlace), ty.is_piece(), &operands, y, None);
+        self.push_place(InstKind::Vector(vex, OperandOrder::InPlace), ty.is_piece(), &operands, y, None);
     }
 
     /// Sets the flags for a comparison of scalars, if one flag condition expresses it.
@@ -98,7 +103,7 @@ impl Selector<'_> {
         let b = self.register(b);
         let a = self.place(a);
         let vex = Vex { prefix: u8::from(ty.is_wide()), ..in_lanes(op::COMPARE_FLAGS, ty) };
-        self.push_place(Kind::Vector(vex, Shape::Test), false, &[Operand::reg_use(b)], a, None);
+        self.push_place(InstKind::Vector(vex, OperandOrder::Test), false, &[Operand::reg_use(b)], a, None);
         Some(holds)
     }
 
@@ -112,7 +117,7 @@ impl Selector<'_> {
         let bits = self.general();
         self.transfer(bits, mask, false);
         let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(bits)];
-        self.push_with(Kind::Alu(Alu::And), false, &operands, None, Some(1));
+        self.push_with(InstKind::Alu(Alu::And), false, &operands, None, Some(1));
     }
 
     pub(super) fn truncate(&mut self, value: Value) {
@@ -120,7 +125,7 @@ impl Selector<'_> {
         let (to, wide, ty) = (self.home(value), self.ty(value).is_wide(), self.ty(from));
         let from = self.register(from);
         let vex = with_width(typed(op::TO_INT, ty), wide);
-        self.push(Kind::Vector(vex, Shape::Two), &[Operand::reg_def(to), Operand::reg_use(from)]);
+        self.push(InstKind::Vector(vex, OperandOrder::Two), &[Operand::reg_def(to), Operand::reg_use(from)]);
     }
 }
 

@@ -5,7 +5,7 @@
 //! three different values is one such function; the ops in it are folded if nothing else uses their
 //! results. A choice by a mask is bitwise too, since the bits of a mask's lane are all alike.
 
-use super::super::instruction::{Kind, Shape};
+use super::super::instruction::{InstKind, OperandOrder};
 use super::{Selector, op};
 use crate::piece::{Op, Value};
 use regalloc2::{Operand, VReg};
@@ -21,8 +21,8 @@ const OPERANDS: [u8; 3] = [FIRST, SECOND, THIRD];
 type Leaves = SmallVec<[Value; 3]>;
 
 impl Selector<'_> {
-    /// Selects the tree of bitwise ops that ends in this value, if one instruction replaces at least
-    /// two, or a choice between two values.
+    /// Selects the tree of bitwise ops that ends in this value, if one instruction replaces at
+    /// least two, or a choice between two values.
     pub(super) fn logic_of_three(&mut self, value: Value, to: VReg) -> bool {
         let mut leaves = self.with_leaves_of(&[], value);
         let mut folded: SmallVec<[Value; 8]> = SmallVec::from_slice(&[value]);
@@ -45,7 +45,7 @@ impl Selector<'_> {
             leaves.push(any);
         }
         leaves.sort_by_key(|&leaf| (self.in_memory(leaf).is_some(), self.uses[leaf.index()] > 1));
-        let table = self.table(value, &folded, &leaves);
+        let Some(table) = self.table(value, &folded, &leaves) else { return false };
         match leaves[..] {
             [a, b] => self.logic_of_both(to, [a, b], table),
             _ => self.select_logic(to, table, [leaves[0], leaves[1], leaves[2]]),
@@ -133,30 +133,35 @@ impl Selector<'_> {
         let (first, second) = (self.register(first), self.register(second));
         let third = self.place(third);
         let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(first), Operand::reg_use(second)];
-        self.push_place(Kind::Vector(op::LOGIC, Shape::InPlace), true, &operands, third, Some(table.into()));
+        self.push_place(
+            InstKind::Vector(op::LOGIC, OperandOrder::InPlace),
+            true,
+            &operands,
+            third,
+            Some(table.into()),
+        );
     }
 
-    /// Computes the table of a value from those of its operands.
-    fn table(&self, value: Value, folded: &[Value], leaves: &[Value]) -> u8 {
+    /// Computes the table of a value from those of its operands; `None` if it is neither one of the
+    /// leaves nor computed from them by bitwise ops.
+    fn table(&self, value: Value, folded: &[Value], leaves: &[Value]) -> Option<u8> {
         if let Some(table) = self.plain_table(value) {
-            return table;
+            return Some(table);
         }
         if !folded.contains(&value) {
-            return match leaves.iter().position(|&leaf| leaf == value) {
-                Some(at) => OPERANDS[at],
-                None => unreachable!("{value} is an operand"),
-            };
+            return leaves.iter().position(|&leaf| leaf == value).map(|at| OPERANDS[at]);
         }
-        let tables: SmallVec<[u8; 3]> =
-            self.bitwise_operands(value).iter().map(|&operand| self.table(operand, folded, leaves)).collect();
-        match (self.op(value), &tables[..]) {
+        let operands = self.bitwise_operands(value);
+        let tables = operands.iter().map(|&operand| self.table(operand, folded, leaves));
+        let tables: SmallVec<[u8; 3]> = tables.collect::<Option<_>>()?;
+        Some(match (self.op(value), &tables[..]) {
             (Op::And, [a, b]) => a & b,
             (Op::Or, [a, b]) => a | b,
             (Op::Xor, [a, b]) => a ^ b,
             (Op::AndNot, [a, b]) => a & !b,
             (Op::Not, [a]) => !a,
             (Op::Choose, [mask, yes, no]) => mask & yes | !mask & no,
-            (other, _) => unreachable!("{other:?} is not bitwise"),
-        }
+            _ => return None,
+        })
     }
 }

@@ -1,20 +1,20 @@
 //! Addresses, loads, stores and atomics.
 
-use super::super::instruction::{Alu, Base, Condition, Kind, Memory, Retry, Shape};
-use super::{ARGUMENTS, Place, Selector, general, op, typed};
+use super::super::instruction::{Alu, Base, Condition, InstKind, MemoryOperand, OperandOrder, Retry};
+use super::{ARGUMENTS, RegisterOrMemory, Selector, general, op, typed};
 use crate::piece::{F64, Narrow, Op, Update, Value};
 use regalloc2::{Operand, VReg};
 
 impl Selector<'_> {
     /// Selects an address as a memory operand: base, index times 1, 2, 4 or 8, and displacement.
-    pub(super) fn address(&mut self, address: Value, offset: i32) -> Memory {
+    pub(super) fn address(&mut self, address: Value, offset: i32) -> MemoryOperand {
         let (value, displacement) = self.without_numbers(address, offset);
         if let Op::StackAddress(slot) = self.op(value) {
-            return Memory { base: Base::Slot(slot), index: None, displacement };
+            return MemoryOperand { base: Base::Slot(slot), index: None, displacement };
         }
         if self.op(value) != Op::Add {
             let base = self.register(value);
-            return Memory { base: Base::Register(base), index: None, displacement };
+            return MemoryOperand { base: Base::Register(base), index: None, displacement };
         }
         let [mut base, mut index] = self.args(value);
         if self.scaled(base).is_some() {
@@ -23,7 +23,7 @@ impl Selector<'_> {
         let (index, shift) = self.scaled(index).unwrap_or((index, 0));
         let (base, displacement) = self.without_numbers(base, displacement);
         let (base, index) = (self.register(base), self.register(index));
-        Memory { base: Base::Register(base), index: Some((index, shift)), displacement }
+        MemoryOperand { base: Base::Register(base), index: Some((index, shift)), displacement }
     }
 
     /// Strips added constants from an address; returns the rest and their sum with the
@@ -64,31 +64,30 @@ impl Selector<'_> {
 
     /// A scalar operand of 32 or 64 bits that can be in memory, which is read in exactly that many
     /// bytes.
-    pub(super) fn scalar_place(&mut self, value: Value) -> Place {
+    pub(super) fn scalar_place(&mut self, value: Value) -> RegisterOrMemory {
         if let Op::Load(offset) = self.op(value)
             && self.ty(value).bytes() >= 4
             && self.is_foldable(value)
         {
             let [address] = self.args(value);
-            return Place::Memory(self.address(address, offset));
+            return RegisterOrMemory::Memory(self.address(address, offset));
         }
-        Place::Register(self.register(value))
+        RegisterOrMemory::Register(self.register(value))
     }
 
     /// An operand of vector instructions that can be in memory; as many bytes are read as the value
     /// has.
-    pub(super) fn place(&mut self, value: Value) -> Place {
-        match self.in_memory(value) {
-            Some(source) => {
-                if let Op::Load(offset) = self.op(source) {
-                    let [address] = self.args(source);
-                    return Place::Memory(self.address(address, offset));
-                }
-                let bytes = self.constant_bytes(source);
-                Place::Memory(self.constant_memory(bytes))
+    pub(super) fn place(&mut self, value: Value) -> RegisterOrMemory {
+        if let Some(source) = self.in_memory(value) {
+            if let Op::Load(offset) = self.op(source) {
+                let [address] = self.args(source);
+                return RegisterOrMemory::Memory(self.address(address, offset));
             }
-            None => Place::Register(self.register(value)),
+            if let Some(bytes) = self.constant_bytes(source) {
+                return RegisterOrMemory::Memory(self.constant_memory(bytes));
+            }
         }
+        RegisterOrMemory::Register(self.register(value))
     }
 
     /// Returns the load or constant behind the value, if it can be a memory operand.
@@ -110,32 +109,37 @@ impl Selector<'_> {
         }
     }
 
-    pub(super) fn load(&mut self, value: Value) {
+    pub(super) fn load(&mut self, value: Value, offset: i32) {
         let ty = self.ty(value);
+        let (kind, wide) = if ty.is_piece() {
+            (InstKind::Vector(op::LOAD, OperandOrder::Two), true)
+        } else if ty.is_float() {
+            (InstKind::Vector(typed(op::LOAD, ty), OperandOrder::Two), false)
+        } else {
+            (InstKind::Load { bytes: ty.bytes() as u8, signed: false }, false)
+        };
+        self.load_by(value, kind, wide, offset);
+    }
+
+    pub(super) fn load_narrow(&mut self, value: Value, Narrow { bytes, signed }: Narrow, offset: i32) {
+        let ty = self.ty(value);
+        if !ty.is_piece() {
+            return self.load_by(value, InstKind::Load { bytes, signed }, ty.is_wide(), offset);
+        }
+        let vex = match (bytes, signed) {
+            (1, false) if ty.lane.bytes() == 2 => op::BYTES_TO_HALVES,
+            (1, true) if ty.lane.bytes() == 2 => op::BYTES_TO_HALVES_SIGNED,
+            (1, false) => op::BYTES_TO_WORDS,
+            (1, true) => op::BYTES_TO_WORDS_SIGNED,
+            (_, false) => op::HALVES_TO_WORDS,
+            (_, true) => op::HALVES_TO_WORDS_SIGNED,
+        };
+        self.load_by(value, InstKind::Vector(vex, OperandOrder::Two), true, offset);
+    }
+
+    fn load_by(&mut self, value: Value, kind: InstKind, wide: bool, offset: i32) {
         let to = [Operand::reg_def(self.home(value))];
         let [address] = self.args(value);
-        let (kind, wide, offset) = match self.op(value) {
-            Op::Load(offset) if ty.is_piece() => (Kind::Vector(op::LOAD, Shape::Two), true, offset),
-            Op::Load(offset) if ty.is_float() => {
-                (Kind::Vector(typed(op::LOAD, ty), Shape::Two), false, offset)
-            }
-            Op::Load(offset) => (Kind::Load { bytes: ty.bytes() as u8, signed: false }, false, offset),
-            Op::LoadNarrow(Narrow { bytes, signed }, offset) if ty.is_piece() => {
-                let vex = match (bytes, signed) {
-                    (1, false) if ty.lane.bytes() == 2 => op::BYTES_TO_HALVES,
-                    (1, true) if ty.lane.bytes() == 2 => op::BYTES_TO_HALVES_SIGNED,
-                    (1, false) => op::BYTES_TO_WORDS,
-                    (1, true) => op::BYTES_TO_WORDS_SIGNED,
-                    (_, false) => op::HALVES_TO_WORDS,
-                    (_, true) => op::HALVES_TO_WORDS_SIGNED,
-                };
-                (Kind::Vector(vex, Shape::Two), true, offset)
-            }
-            Op::LoadNarrow(Narrow { bytes, signed }, offset) => {
-                (Kind::Load { bytes, signed }, ty.is_wide(), offset)
-            }
-            other => unreachable!("{other:?} is not a load"),
-        };
         let memory = self.address(address, offset);
         self.push_with(kind, wide, &to, Some(memory), None);
     }
@@ -145,9 +149,9 @@ impl Selector<'_> {
         let (to, first) = (self.home(value), self.vector());
         let memory = self.address(address, low);
         let operands = [Operand::reg_def(first)];
-        self.push_with(Kind::Vector(op::LOAD, Shape::Two), false, &operands, Some(memory), None);
+        self.push_with(InstKind::Vector(op::LOAD, OperandOrder::Two), false, &operands, Some(memory), None);
         let memory = self.address(address, high);
-        self.three_to(to, op::INSERT_HALF, true, first, Place::Memory(memory), Some(1));
+        self.three_to(to, op::INSERT_HALF, true, first, RegisterOrMemory::Memory(memory), Some(1));
     }
 
     pub(super) fn store(&mut self, value: Value, offset: i32) {
@@ -159,9 +163,9 @@ impl Selector<'_> {
         let operands = [Operand::reg_use(self.register(what))];
         let memory = self.address(address, offset);
         let kind = match ty.is_float() || ty.is_piece() {
-            true if ty.is_piece() => Kind::Vector(op::STORE, Shape::Store),
-            true => Kind::Vector(typed(op::STORE, ty), Shape::Store),
-            false => Kind::Store { bytes: ty.bytes() as u8 },
+            true if ty.is_piece() => InstKind::Vector(op::STORE, OperandOrder::Store),
+            true => InstKind::Vector(typed(op::STORE, ty), OperandOrder::Store),
+            false => InstKind::Store { bytes: ty.bytes() as u8 },
         };
         self.push_with(kind, ty.is_piece(), &operands, Some(memory), None);
     }
@@ -175,7 +179,13 @@ impl Selector<'_> {
         for (half, offset) in [(low, offset), (high, offset + 16)] {
             let memory = self.address(address, offset);
             let operands = [Operand::reg_use(half)];
-            self.push_with(Kind::Vector(op::STORE_PAST, Shape::Store), false, &operands, Some(memory), None);
+            self.push_with(
+                InstKind::Vector(op::STORE_PAST, OperandOrder::Store),
+                false,
+                &operands,
+                Some(memory),
+                None,
+            );
         }
         self.stores_past = true;
     }
@@ -209,7 +219,7 @@ impl Selector<'_> {
             None => (vec![Operand::reg_use(self.register(more))], None),
         };
         let memory = self.address(address, offset);
-        self.push_with(Kind::AluToMemory(Alu::Add), wide, &operands, Some(memory), number);
+        self.push_with(InstKind::AluToMemory(Alu::Add), wide, &operands, Some(memory), number);
         true
     }
 
@@ -219,7 +229,7 @@ impl Selector<'_> {
         if !self.ty(what).is_piece() {
             let memory = self.address(address, offset);
             return self.push_with(
-                Kind::Store { bytes },
+                InstKind::Store { bytes },
                 false,
                 &[Operand::reg_use(from)],
                 Some(memory),
@@ -232,12 +242,33 @@ impl Selector<'_> {
         let store = if lane == 4 && bytes == 1 { typed(op::STORE, F64) } else { op::STORE };
         let memory = self.address(address, offset);
         let operands = [Operand::reg_use(packed)];
-        self.push_with(Kind::Vector(store, Shape::Store), false, &operands, Some(memory), None);
+        self.push_with(InstKind::Vector(store, OperandOrder::Store), false, &operands, Some(memory), None);
+    }
+
+    pub(super) fn store_masked(&mut self, value: Value, bytes: u8, offset: i32) {
+        let [what, mask, address] = self.args(value);
+        let lane = self.ty(what).lane.bytes();
+        let to_mask = match lane {
+            2 => op::HALVES_TO_MASK,
+            4 => op::WORDS_TO_MASK,
+            _ => op::LONGS_TO_MASK,
+        };
+        let store = match (lane, bytes) {
+            (2, 1) => op::HALVES_TO_BYTES,
+            (2, _) => op::STORE_HALVES,
+            (4, 1) => op::WORDS_TO_BYTES,
+            (4, 2) => op::WORDS_TO_HALVES,
+            (4, _) => op::STORE_WORDS,
+            _ => op::STORE_LONGS,
+        };
+        let operands = [Operand::reg_use(self.register(what)), Operand::reg_use(self.register(mask))];
+        let memory = self.address(address, offset);
+        self.push_with(InstKind::StoreMasked(to_mask, store), true, &operands, Some(memory), None);
     }
 
     /// Puts the low bytes of all lanes together; the lanes' other bits are zero.
     fn packed(&mut self, from: VReg, lane: u32, bytes: u8) -> VReg {
-        let high = Place::Register(self.high_half(from));
+        let high = RegisterOrMemory::Register(self.high_half(from));
         if lane == 2 {
             return self.three(op::PACK_HALVES, false, from, high, None);
         }
@@ -245,7 +276,7 @@ impl Selector<'_> {
         if bytes == 2 {
             return halves;
         }
-        self.three(op::PACK_HALVES, false, halves, Place::Register(halves), None)
+        self.three(op::PACK_HALVES, false, halves, RegisterOrMemory::Register(halves), None)
     }
 
     /// The same in one instruction.
@@ -257,7 +288,7 @@ impl Selector<'_> {
         };
         let to = self.vector();
         let operands = [Operand::reg_def(to), Operand::reg_use(from)];
-        self.push_with(Kind::Vector(vex, Shape::TwoReversed), true, &operands, None, None);
+        self.push_with(InstKind::Vector(vex, OperandOrder::TwoReversed), true, &operands, None, None);
         to
     }
 
@@ -268,7 +299,7 @@ impl Selector<'_> {
         let memory = self.address(address, 0);
         let retry = match update {
             Update::Add | Update::Exchange => {
-                let kind = if update == Update::Add { Kind::ExchangeAdd } else { Kind::Exchange };
+                let kind = if update == Update::Add { InstKind::ExchangeAdd } else { InstKind::Exchange };
                 let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(operand)];
                 return self.push_keeping_address(kind, wide, &operands, memory);
             }
@@ -286,7 +317,7 @@ impl Selector<'_> {
             Operand::reg_temp(new),
             Operand::reg_use_at_end(operand),
         ];
-        self.push_keeping_address(Kind::Retry(retry), wide, &operands, memory);
+        self.push_keeping_address(InstKind::Retry(retry), wide, &operands, memory);
     }
 
     pub(super) fn compare_exchange(&mut self, value: Value) {
@@ -299,7 +330,7 @@ impl Selector<'_> {
             Operand::reg_fixed_use(expected, general(0)),
             Operand::reg_use_at_end(new),
         ];
-        self.push_keeping_address(Kind::CompareExchange, wide, &operands, memory);
+        self.push_keeping_address(InstKind::CompareExchange, wide, &operands, memory);
     }
 
     pub(super) fn call(&mut self, value: Value) {
@@ -311,6 +342,6 @@ impl Selector<'_> {
             .zip(ARGUMENTS)
             .map(|(register, at)| Operand::reg_fixed_use(register, general(at)));
         let operands: Vec<Operand> = std::iter::once(code).chain(rest).collect();
-        self.push(Kind::Call, &operands);
+        self.push(InstKind::Call, &operands);
     }
 }

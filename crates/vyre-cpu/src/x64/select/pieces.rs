@@ -1,10 +1,10 @@
 //! Pieces: eight lanes of 32 bits or four of 64.
 
 use super::super::bytes::Vex;
-use super::super::instruction::{Alu, Kind, Memory, Shape};
+use super::super::instruction::{Alu, InstKind, MemoryOperand, OperandOrder};
 use super::floats::{order_number, rounding_number};
 use super::logic;
-use super::{Place, Selector, in_lanes, op, typed, with_width};
+use super::{RegisterOrMemory, Selector, in_lanes, op, typed, with_width};
 use crate::piece::{FloatOrder, IntOrder, Lane, Op, Type, Value};
 use regalloc2::{Operand, VReg};
 
@@ -21,14 +21,21 @@ impl Selector<'_> {
         vex: Vex,
         wide: bool,
         a: VReg,
-        b: Place,
+        b: RegisterOrMemory,
         immediate: Option<i64>,
     ) {
         let operands = [Operand::reg_def(to), Operand::reg_use(a)];
-        self.push_place(Kind::Vector(vex, Shape::Three), wide, &operands, b, immediate);
+        self.push_place(InstKind::Vector(vex, OperandOrder::Three), wide, &operands, b, immediate);
     }
 
-    pub(super) fn three(&mut self, vex: Vex, wide: bool, a: VReg, b: Place, immediate: Option<i64>) -> VReg {
+    pub(super) fn three(
+        &mut self,
+        vex: Vex,
+        wide: bool,
+        a: VReg,
+        b: RegisterOrMemory,
+        immediate: Option<i64>,
+    ) -> VReg {
         let to = self.vector();
         self.three_to(to, vex, wide, a, b, immediate);
         to
@@ -36,16 +43,22 @@ impl Selector<'_> {
 
     /// A 256-bit instruction with both operands in registers.
     fn both(&mut self, vex: Vex, a: VReg, b: VReg) -> VReg {
-        self.three(vex, true, a, Place::Register(b), None)
+        self.three(vex, true, a, RegisterOrMemory::Register(b), None)
     }
 
-    fn two_to(&mut self, to: VReg, vex: Vex, from: Place, immediate: Option<i64>) {
-        self.push_place(Kind::Vector(vex, Shape::Two), true, &[Operand::reg_def(to)], from, immediate);
+    fn two_to(&mut self, to: VReg, vex: Vex, from: RegisterOrMemory, immediate: Option<i64>) {
+        self.push_place(
+            InstKind::Vector(vex, OperandOrder::Two),
+            true,
+            &[Operand::reg_def(to)],
+            from,
+            immediate,
+        );
     }
 
     fn two(&mut self, vex: Vex, from: VReg, immediate: Option<i64>) -> VReg {
         let to = self.vector();
-        self.two_to(to, vex, Place::Register(from), immediate);
+        self.two_to(to, vex, RegisterOrMemory::Register(from), immediate);
         to
     }
 
@@ -53,7 +66,7 @@ impl Selector<'_> {
     /// left.
     fn shifted_to(&mut self, to: VReg, vex: Vex, digit: u8, from: VReg, count: i64) {
         let operands = [Operand::reg_def(to), Operand::reg_use(from)];
-        self.push_with(Kind::Vector(vex, Shape::Shift(digit)), true, &operands, None, Some(count));
+        self.push_with(InstKind::Vector(vex, OperandOrder::Shift(digit)), true, &operands, None, Some(count));
     }
 
     fn shifted(&mut self, vex: Vex, digit: u8, from: VReg, count: i64) -> VReg {
@@ -66,25 +79,31 @@ impl Selector<'_> {
     pub(super) fn high_half(&mut self, from: VReg) -> VReg {
         let to = self.vector();
         let operands = [Operand::reg_def(to), Operand::reg_use(from)];
-        self.push_with(Kind::Vector(op::EXTRACT_HALF, Shape::TwoReversed), true, &operands, None, Some(1));
+        self.push_with(
+            InstKind::Vector(op::EXTRACT_HALF, OperandOrder::TwoReversed),
+            true,
+            &operands,
+            None,
+            Some(1),
+        );
         to
     }
 
     /// A memory constant with the same bits in every lane.
-    pub(super) fn every_lane(&mut self, ty: Type, bits: u64) -> Memory {
+    pub(super) fn every_lane(&mut self, ty: Type, bits: u64) -> MemoryOperand {
         let lane = ty.lane.bytes() as usize;
         let mut bytes = [0; 32];
         bytes.chunks_mut(lane).for_each(|chunk| chunk.copy_from_slice(&bits.to_le_bytes()[..lane]));
         self.constant_memory(bytes)
     }
 
-    fn words(&mut self, bits: u32) -> Place {
-        Place::Memory(self.every_lane(Type::piece(Lane::I32, 32), bits.into()))
+    fn words(&mut self, bits: u32) -> RegisterOrMemory {
+        RegisterOrMemory::Memory(self.every_lane(Type::piece(Lane::I32, 32), bits.into()))
     }
 
     fn inverted_to(&mut self, to: VReg, from: VReg) {
         let ones = self.constant_memory([255; 32]);
-        self.three_to(to, op::XOR_BITS, true, from, Place::Memory(ones), None);
+        self.three_to(to, op::XOR_BITS, true, from, RegisterOrMemory::Memory(ones), None);
     }
 
     /// An instruction on the value's two operands; the second can be in memory.
@@ -118,8 +137,12 @@ impl Selector<'_> {
             _ => longs,
         };
         match self.op(value) {
-            Op::Add | Op::Sub | Op::Mul if float => self.float_of_two(value, to, ty),
-            Op::FloatDiv | Op::FloatMin | Op::FloatMax => self.float_of_two(value, to, ty),
+            Op::Add if float => self.of_two(value, to, typed(op::ADD, ty), true),
+            Op::Sub if float => self.of_two(value, to, typed(op::SUB, ty), false),
+            Op::Mul if float => self.of_two(value, to, typed(op::MUL, ty), true),
+            Op::FloatDiv => self.of_two(value, to, typed(op::DIV, ty), false),
+            Op::FloatMin => self.of_two(value, to, typed(op::MIN, ty), false),
+            Op::FloatMax => self.of_two(value, to, typed(op::MAX, ty), false),
             Op::Add => self.of_two(value, to, sized(op::ADD_HALVES, op::ADD_WORDS, op::ADD_LONGS), true),
             Op::Sub => self.of_two(value, to, sized(op::SUB_HALVES, op::SUB_WORDS, op::SUB_LONGS), false),
             Op::Mul if wide && self.avx512() => self.of_two(value, to, op::MUL_LONGS, true),
@@ -201,7 +224,7 @@ impl Selector<'_> {
             Op::Pack => {
                 let [low, high] = self.args::<2>(value).map(|from| self.register(from));
                 let mixed = self.both(op::PACK_WORDS, low, high);
-                self.two_to(to, op::PERMUTE_LONGS, Place::Register(mixed), Some(0xD8));
+                self.two_to(to, op::PERMUTE_LONGS, RegisterOrMemory::Register(mixed), Some(0xD8));
             }
             Op::MulHigh { signed } if ty.lane.bytes() == 2 => {
                 let vex = if signed { op::MUL_HIGH_HALVES_SIGNED } else { op::MUL_HIGH_HALVES };
@@ -227,7 +250,7 @@ impl Selector<'_> {
                 let [from] = self.args(value);
                 let from = self.register(from);
                 let positive = self.both(op::MAX, from, zero);
-                self.two_to(to, op::TO_UNSIGNED_WORDS, Place::Register(positive), None);
+                self.two_to(to, op::TO_UNSIGNED_WORDS, RegisterOrMemory::Register(positive), None);
             }
             Op::ToInt { signed: false } => self.singles_to_unsigned(value, to),
             Op::Compare(order) => self.compare_pieces(value, to, order),
@@ -240,7 +263,7 @@ impl Selector<'_> {
                 let from = self.register(from);
                 let within = self.two(op::SHUFFLE_WORDS, from, Some(i64::from(lane % 4) * 0x55));
                 let half = if lane < 4 { 0 } else { 0xAA };
-                self.two_to(to, op::PERMUTE_LONGS, Place::Register(within), Some(half));
+                self.two_to(to, op::PERMUTE_LONGS, RegisterOrMemory::Register(within), Some(half));
             }
             Op::Swap(bit) => {
                 let (vex, order) = match bit {
@@ -264,8 +287,14 @@ impl Selector<'_> {
                     return self.three_to(to, op::ALIGN_WORDS, true, piece, below, Some(7));
                 }
                 let (below, piece) = (self.register(below), self.register(piece));
-                let between = self.three(op::COMBINE_HALVES, true, below, Place::Register(piece), Some(0x21));
-                self.three_to(to, op::ALIGN, true, piece, Place::Register(between), Some(12));
+                let between = self.three(
+                    op::COMBINE_HALVES,
+                    true,
+                    below,
+                    RegisterOrMemory::Register(piece),
+                    Some(0x21),
+                );
+                self.three_to(to, op::ALIGN, true, piece, RegisterOrMemory::Register(between), Some(12));
             }
             Op::Shuffle(order) => self.shuffle(value, to, order),
             Op::Interleave { bytes, high } => self.interleave(value, to, bytes, high),
@@ -276,7 +305,7 @@ impl Selector<'_> {
                 let last = self.two(op::SHUFFLE_WORDS, piece, Some(0xFF));
                 let (vex, halves) =
                     if self.avx512() { (op::JOIN_HALVES, 0) } else { (op::COMBINE_HALVES, 0x20) };
-                self.three_to(to, vex, true, below, Place::Register(last), Some(halves));
+                self.three_to(to, vex, true, below, RegisterOrMemory::Register(last), Some(halves));
             }
             Op::Widen { signed, high } => {
                 let vex = match (signed, wide) {
@@ -291,14 +320,20 @@ impl Selector<'_> {
             Op::NarrowFloat => {
                 let [low, high] = self.args::<2>(value).map(|from| self.register(from));
                 let [low, high] = [low, high].map(|from| self.two(op::DOUBLES_TO_SINGLES, from, None));
-                self.three_to(to, op::INSERT_HALF, true, low, Place::Register(high), Some(1));
+                self.three_to(to, op::INSERT_HALF, true, low, RegisterOrMemory::Register(high), Some(1));
             }
             Op::LowHalves => {
                 let [low, high] = self.args::<2>(value).map(|from| self.register(from));
-                let mixed = self.three(op::SHUFFLE, true, low, Place::Register(high), Some(0x88));
-                self.two_to(to, op::PERMUTE_LONGS, Place::Register(mixed), Some(0xD8));
+                let mixed = self.three(op::SHUFFLE, true, low, RegisterOrMemory::Register(high), Some(0x88));
+                self.two_to(to, op::PERMUTE_LONGS, RegisterOrMemory::Register(mixed), Some(0xD8));
             }
-            other => unreachable!("{other:?} on {ty} is expanded by the builder"),
+            not_by_type!()
+            | Op::Div { .. }
+            | Op::Rem { .. }
+            | Op::TrailingZeros
+            | Op::Reduce
+            | Op::Promote
+            | Op::Demote => unreachable!("{value} is not a piece, or is expanded by the builder"),
         }
     }
 
@@ -313,7 +348,7 @@ impl Selector<'_> {
             let first = self.register(first);
             let second = self.place(second);
             let mixed = self.three(op::SHUFFLE, true, first, second, Some(number));
-            return self.two_to(to, op::PERMUTE_LONGS, Place::Register(mixed), Some(0xD8));
+            return self.two_to(to, op::PERMUTE_LONGS, RegisterOrMemory::Register(mixed), Some(0xD8));
         }
         let of_both = order.iter().any(from_second) && !order.iter().all(from_second);
         if self.avx512() && of_both {
@@ -331,7 +366,7 @@ impl Selector<'_> {
                     })
                 };
                 let (first, second) = (self.ordered(a, own(false)), self.ordered(b, own(true)));
-                let second = Place::Register(second);
+                let second = RegisterOrMemory::Register(second);
                 self.three_to(to, op::BLEND_WORDS, true, first, second, Some(blended));
             }
         }
@@ -343,7 +378,13 @@ impl Selector<'_> {
         let a = self.register(a);
         let b = self.place(b);
         let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(order), Operand::reg_use(a)];
-        self.push_place(Kind::Vector(op::PERMUTE_WORDS_OF_TWO, Shape::InPlace), true, &operands, b, None);
+        self.push_place(
+            InstKind::Vector(op::PERMUTE_WORDS_OF_TWO, OperandOrder::InPlace),
+            true,
+            &operands,
+            b,
+            None,
+        );
     }
 
     /// A register with the lane numbers of an order.
@@ -397,7 +438,7 @@ impl Selector<'_> {
         if high {
             from = self.high_half(from);
         }
-        self.two_to(to, vex, Place::Register(from), None);
+        self.two_to(to, vex, RegisterOrMemory::Register(from), None);
     }
 
     /// `a & !b` is a single instruction.
@@ -424,7 +465,7 @@ impl Selector<'_> {
         let (x, y) = (self.both(op::MUL_TO_LONGS, a_high, b), self.both(op::MUL_TO_LONGS, a, b_high));
         let sum = self.both(op::ADD_LONGS, x, y);
         let high = self.shifted(op::SHIFT_LONGS, 6, sum, 32);
-        self.three_to(to, op::ADD_LONGS, true, low, Place::Register(high), None);
+        self.three_to(to, op::ADD_LONGS, true, low, RegisterOrMemory::Register(high), None);
     }
 
     /// Multiplies the even lanes, then the odd ones.
@@ -436,13 +477,20 @@ impl Selector<'_> {
         let odd = self.both(vex, a, b);
         let even = self.shifted(op::SHIFT_LONGS, 2, even, 32);
         if !self.avx512() {
-            return self.three_to(to, op::BLEND_WORDS, true, even, Place::Register(odd), Some(0xAA));
+            return self.three_to(
+                to,
+                op::BLEND_WORDS,
+                true,
+                even,
+                RegisterOrMemory::Register(odd),
+                Some(0xAA),
+            );
         }
         let upper = self.every_lane(Type::piece(Lane::I64, 32), 0xFFFF_FFFF << 32);
         let chosen = logic::FIRST & !logic::THIRD | logic::SECOND & logic::THIRD;
         let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(even), Operand::reg_use(odd)];
-        let kind = Kind::Vector(op::LOGIC, Shape::InPlace);
-        self.push_place(kind, true, &operands, Place::Memory(upper), Some(chosen.into()));
+        let kind = InstKind::Vector(op::LOGIC, OperandOrder::InPlace);
+        self.push_place(kind, true, &operands, RegisterOrMemory::Memory(upper), Some(chosen.into()));
     }
 
     fn shift_piece(&mut self, value: Value, to: VReg, digit: u8, by_register: Vex) {
@@ -461,9 +509,9 @@ impl Selector<'_> {
         let count = self.register(count);
         let (masked, counted) = (self.general(), self.vector());
         let operands = [Operand::reg_reuse_def(masked, 1), Operand::reg_use(count)];
-        self.push_with(Kind::Alu(Alu::And), false, &operands, None, Some(most));
+        self.push_with(InstKind::Alu(Alu::And), false, &operands, None, Some(most));
         self.transfer(counted, masked, false);
-        self.three_to(to, by_register, true, from, Place::Register(counted), None);
+        self.three_to(to, by_register, true, from, RegisterOrMemory::Register(counted), None);
     }
 
     // Comparisons and choices.
@@ -518,7 +566,7 @@ impl Selector<'_> {
         let b = self.place(b);
         let extreme = self.three(extreme, true, a, b, None);
         if !inverted {
-            return self.three_to(to, equal, true, extreme, Place::Register(a), None);
+            return self.three_to(to, equal, true, extreme, RegisterOrMemory::Register(a), None);
         }
         let opposite = self.both(equal, extreme, a);
         self.inverted_to(to, opposite);
@@ -560,7 +608,7 @@ impl Selector<'_> {
         let yes = self.place(yes);
         let operands = [Operand::reg_def(to), Operand::reg_use(no), Operand::reg_use(mask)];
         let vex = if self.ty(value).lane.bytes() == 2 { op::BLEND_BYTES } else { op::BLEND };
-        self.push_place(Kind::Vector(vex, Shape::Blend), true, &operands, yes, None);
+        self.push_place(InstKind::Vector(vex, OperandOrder::Blend), true, &operands, yes, None);
     }
 
     // Lanes from scalars.
@@ -569,7 +617,7 @@ impl Selector<'_> {
         let [from] = self.args(value);
         let ty = self.ty(value);
         let mut from = match self.scalar_place(from) {
-            Place::Register(from) => from,
+            RegisterOrMemory::Register(from) => from,
             memory => {
                 let vex = if ty.is_wide() { op::SPLAT_DOUBLE } else { op::SPLAT_SINGLE };
                 return self.two_to(to, vex, memory, None);
@@ -585,7 +633,7 @@ impl Selector<'_> {
             4 => op::SPLAT_WORD,
             _ => op::SPLAT_HALF,
         };
-        self.two_to(to, vex, Place::Register(from), None);
+        self.two_to(to, vex, RegisterOrMemory::Register(from), None);
     }
 
     /// Builds both halves lane by lane, then joins them.
@@ -594,7 +642,7 @@ impl Selector<'_> {
         let per_half = (16 / ty.lane.bytes()) as usize;
         let lanes: Vec<Value> = self.function.operands(value).to_vec();
         let halves: Vec<VReg> = lanes.chunks(per_half).map(|half| self.build_half(ty, half)).collect();
-        self.three_to(to, op::INSERT_HALF, true, halves[0], Place::Register(halves[1]), Some(1));
+        self.three_to(to, op::INSERT_HALF, true, halves[0], RegisterOrMemory::Register(halves[1]), Some(1));
     }
 
     fn build_half(&mut self, ty: Type, lanes: &[Value]) -> VReg {
@@ -603,8 +651,8 @@ impl Selector<'_> {
         for (number, &lane) in (0_i64..).zip(lanes).skip(1) {
             let place = self.scalar_place(lane);
             let (vex, immediate) = match (ty.is_float(), wide, place) {
-                (true, true, Place::Memory(_)) => (op::LOAD_HIGH_DOUBLE, None),
-                (true, true, Place::Register(_)) => (op::LOW_DOUBLES, None),
+                (true, true, RegisterOrMemory::Memory(_)) => (op::LOAD_HIGH_DOUBLE, None),
+                (true, true, RegisterOrMemory::Register(_)) => (op::LOW_DOUBLES, None),
                 (true, false, _) => (op::INSERT_SINGLE, Some(number << 4)),
                 (false, ..) => (with_width(op::INSERT, wide), Some(number)),
             };
@@ -620,7 +668,13 @@ impl Selector<'_> {
         let to = self.vector();
         let vex = with_width(op::FROM_GENERAL, ty.is_wide());
         let place = self.scalar_place(lane);
-        self.push_place(Kind::Vector(vex, Shape::Two), false, &[Operand::reg_def(to)], place, None);
+        self.push_place(
+            InstKind::Vector(vex, OperandOrder::Two),
+            false,
+            &[Operand::reg_def(to)],
+            place,
+            None,
+        );
         to
     }
 
@@ -638,7 +692,7 @@ impl Selector<'_> {
         let high = self.three(op::BLEND_HALVES, true, high, magic, Some(0xAA));
         let both = self.words(0x5300_0080);
         let high = self.three(op::SUB, true, high, both, None);
-        self.three_to(to, op::ADD, true, low, Place::Register(high), None);
+        self.three_to(to, op::ADD, true, low, RegisterOrMemory::Register(high), None);
     }
 
     /// Out-of-range values convert to the least integer; where they are too large, flipping all
@@ -646,12 +700,12 @@ impl Selector<'_> {
     fn singles_to_signed(&mut self, value: Value, to: VReg) {
         let [from] = self.args(value);
         let from = self.register(from);
-        let is_number = self.three(op::COMPARE, true, from, Place::Register(from), Some(0));
+        let is_number = self.three(op::COMPARE, true, from, RegisterOrMemory::Register(from), Some(0));
         let number = self.both(op::AND, from, is_number);
         let limit = self.words(2_147_483_648_f32.to_bits());
         let too_large = self.three(op::COMPARE, true, number, limit, Some(13));
         let whole = self.two(op::TO_WORDS, number, None);
-        self.three_to(to, op::XOR_BITS, true, whole, Place::Register(too_large), None);
+        self.three_to(to, op::XOR_BITS, true, whole, RegisterOrMemory::Register(too_large), None);
     }
 
     /// Values below 2³¹ convert directly; from 2³¹ on, the excess over 2³¹ supplies the low bits;
@@ -670,7 +724,7 @@ impl Selector<'_> {
         let whole = self.both(op::OR_BITS, whole, above);
         let limit = self.words(4_294_967_296_f32.to_bits());
         let too_large = self.three(op::COMPARE, true, positive, limit, Some(13));
-        self.three_to(to, op::OR_BITS, true, whole, Place::Register(too_large), None);
+        self.three_to(to, op::OR_BITS, true, whole, RegisterOrMemory::Register(too_large), None);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Scalar integers.
 
 use super::super::bytes::Vex;
-use super::super::instruction::{Alu, Base, Kind, Memory, Shape};
-use super::{Place, Selector, general, op, with_width};
+use super::super::instruction::{Alu, Base, InstKind, MemoryOperand, OperandOrder};
+use super::{RegisterOrMemory, Selector, general, op, with_width};
 use crate::piece::{Op, Value};
 use regalloc2::{Operand, VReg};
 
@@ -19,11 +19,18 @@ impl Selector<'_> {
             Op::AndNot => {
                 let [a, b] = self.args(value);
                 let (a, b) = (self.register(a), self.register(b));
-                self.three_to(to, Vex { wide, ..op::GENERAL_AND_NOT }, false, b, Place::Register(a), None);
+                self.three_to(
+                    to,
+                    Vex { wide, ..op::GENERAL_AND_NOT },
+                    false,
+                    b,
+                    RegisterOrMemory::Register(a),
+                    None,
+                );
             }
             Op::Mul => self.product(value, to, wide),
-            Op::Not => self.in_place(value, to, Kind::Unary(2), None),
-            Op::Neg => self.in_place(value, to, Kind::Unary(3), None),
+            Op::Not => self.in_place(value, to, InstKind::Unary(2), None),
+            Op::Neg => self.in_place(value, to, InstKind::Unary(3), None),
             Op::ShiftLeft => self.shift(value, to, 4, op::GENERAL_LEFT),
             Op::ShiftRight => self.shift(value, to, 5, op::GENERAL_RIGHT),
             Op::ShiftRightSigned => self.shift(value, to, 7, op::GENERAL_RIGHT_SIGNED),
@@ -38,7 +45,7 @@ impl Selector<'_> {
                     Operand::reg_fixed_def(low, general(0)),
                     Operand::reg_fixed_def(to, general(2)),
                 ];
-                self.push_with(Kind::MultiplyHigh { signed }, wide, &operands, None, None);
+                self.push_with(InstKind::MultiplyHigh { signed }, wide, &operands, None, None);
             }
             Op::CountOnes => self.count(value, to, 0xB8),
             Op::LeadingZeros => self.count(value, to, 0xBD),
@@ -46,19 +53,32 @@ impl Selector<'_> {
             Op::Extend { signed: true } => {
                 let [from] = self.args(value);
                 let from = self.register(from);
-                self.push(Kind::SignExtend32, &[Operand::reg_def(to), Operand::reg_use(from)]);
+                self.push(InstKind::SignExtend32, &[Operand::reg_def(to), Operand::reg_use(from)]);
             }
             Op::Reduce => {
                 let [from] = self.args(value);
                 let from = self.register(from);
-                self.push(Kind::Copy32, &[Operand::reg_def(to), Operand::reg_use(from)]);
+                self.push(InstKind::Copy32, &[Operand::reg_def(to), Operand::reg_use(from)]);
             }
-            other => unreachable!("{other:?} on {} is expanded by the builder", self.ty(value)),
+            not_by_type!()
+            | not_for_scalars!()
+            | Op::Abs
+            | Op::FloatDiv
+            | Op::FloatMin
+            | Op::FloatMax
+            | Op::Fma
+            | Op::Sqrt
+            | Op::Round(_)
+            | Op::Promote
+            | Op::Demote
+            | Op::FromInt { .. } => {
+                unreachable!("{value} is not a scalar integer, or is expanded by the builder")
+            }
         }
     }
 
     /// Computes a result in the register of the only operand.
-    fn in_place(&mut self, value: Value, to: VReg, kind: Kind, immediate: Option<i64>) {
+    fn in_place(&mut self, value: Value, to: VReg, kind: InstKind, immediate: Option<i64>) {
         let from = self.function.operands(value)[0];
         let from = self.register(from);
         let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(from)];
@@ -76,8 +96,8 @@ impl Selector<'_> {
             Some(number) => (None, number as i32),
             None => (Some((self.register(b), 0)), 0),
         };
-        let memory = Memory { base: Base::Register(base), index, displacement };
-        self.push_with(Kind::Lea, wide, &[Operand::reg_def(to)], Some(memory), None);
+        let memory = MemoryOperand { base: Base::Register(base), index, displacement };
+        self.push_with(InstKind::Lea, wide, &[Operand::reg_def(to)], Some(memory), None);
     }
 
     fn alu(&mut self, value: Value, to: VReg, alu: Alu, commutes: bool) {
@@ -89,10 +109,10 @@ impl Selector<'_> {
         let first = self.register(a);
         let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(first)];
         match self.small(b) {
-            Some(number) => self.push_with(Kind::Alu(alu), wide, &operands, None, Some(number)),
+            Some(number) => self.push_with(InstKind::Alu(alu), wide, &operands, None, Some(number)),
             None => {
                 let b = self.scalar_place(b);
-                self.push_place(Kind::Alu(alu), wide, &operands, b, None);
+                self.push_place(InstKind::Alu(alu), wide, &operands, b, None);
             }
         }
     }
@@ -107,16 +127,16 @@ impl Selector<'_> {
             Some(number) if number.count_ones() == 1 && number > 0 => {
                 let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(first)];
                 let count = i64::from(number.trailing_zeros());
-                self.push_with(Kind::ShiftNumber(4), wide, &operands, None, Some(count));
+                self.push_with(InstKind::ShiftNumber(4), wide, &operands, None, Some(count));
             }
             Some(number) => {
                 let operands = [Operand::reg_def(to), Operand::reg_use(first)];
-                self.push_with(Kind::MultiplyNumber, wide, &operands, None, Some(number));
+                self.push_with(InstKind::MultiplyNumber, wide, &operands, None, Some(number));
             }
             None => {
                 let b = self.scalar_place(b);
                 let operands = [Operand::reg_reuse_def(to, 1), Operand::reg_use(first)];
-                self.push_place(Kind::Multiply, wide, &operands, b, None);
+                self.push_place(InstKind::Multiply, wide, &operands, b, None);
             }
         }
     }
@@ -127,12 +147,12 @@ impl Selector<'_> {
         let ty = self.ty(value);
         if let Some(count) = self.small(count) {
             let count = count & i64::from(8 * ty.bytes() - 1);
-            return self.in_place(value, to, Kind::ShiftNumber(digit), Some(count));
+            return self.in_place(value, to, InstKind::ShiftNumber(digit), Some(count));
         }
         let (from, count) = (self.register(from), self.register(count));
         // The count is where other instructions have their first operand.
         let vex = Vex { wide: ty.is_wide(), ..by_register };
-        self.three_to(to, vex, false, count, Place::Register(from), None);
+        self.three_to(to, vex, false, count, RegisterOrMemory::Register(from), None);
     }
 
     fn divide(&mut self, value: Value, signed: bool, wants_rest: bool) {
@@ -146,14 +166,14 @@ impl Selector<'_> {
             Operand::reg_fixed_def(quotient, general(0)),
             Operand::reg_fixed_def(rest, general(2)),
         ];
-        self.push_with(Kind::Divide { signed }, self.ty(value).is_wide(), &operands, None, None);
+        self.push_with(InstKind::Divide { signed }, self.ty(value).is_wide(), &operands, None, None);
     }
 
     fn count(&mut self, value: Value, to: VReg, opcode: u8) {
         let [from] = self.args(value);
         let from = self.register(from);
         let operands = [Operand::reg_def(to), Operand::reg_use(from)];
-        self.push_with(Kind::Count(opcode), self.ty(value).is_wide(), &operands, None, None);
+        self.push_with(InstKind::Count(opcode), self.ty(value).is_wide(), &operands, None, None);
     }
 
     /// Extracts a scalar from a piece.
@@ -162,7 +182,7 @@ impl Selector<'_> {
         let (to, ty) = (self.home(value), self.ty(value));
         let mut from = self.register(piece);
         let Op::Extract(lane) = self.op(value) else {
-            let kind = Kind::Vector(op::SIGN_BITS, Shape::Two);
+            let kind = InstKind::Vector(op::SIGN_BITS, OperandOrder::Two);
             return self.push_with(kind, true, &[Operand::reg_def(to), Operand::reg_use(from)], None, None);
         };
         let per_half = (16 / ty.bytes()) as u8;
@@ -174,7 +194,7 @@ impl Selector<'_> {
         if ty.is_float() {
             let words = if ty.is_wide() { 0xE4 | if lane == 1 { 0x0A } else { 0 } } else { 0xE4 & !3 | lane };
             self.push_with(
-                Kind::Vector(op::SHUFFLE_WORDS, Shape::Two),
+                InstKind::Vector(op::SHUFFLE_WORDS, OperandOrder::Two),
                 false,
                 &operands,
                 None,
@@ -184,7 +204,7 @@ impl Selector<'_> {
             self.transfer(to, from, ty.is_wide());
         } else {
             let vex = with_width(op::EXTRACT, ty.is_wide());
-            let kind = Kind::Vector(vex, Shape::TwoReversed);
+            let kind = InstKind::Vector(vex, OperandOrder::TwoReversed);
             self.push_with(kind, false, &operands, None, Some(lane.into()));
         }
     }

@@ -9,8 +9,8 @@
 use super::{Pipeline, kept};
 use crate::containment::contain;
 use crate::native::argument::{Argument, Memory};
-use crate::native::plan::Plan;
-use crate::native::resident::{Held, Locked, Shared, merged};
+use crate::native::plan::LaunchPlan;
+use crate::native::resident::{Held, InstanceState, Locked, merged};
 use crate::native::{Device, Few, Job, Variant};
 use crate::observability::{LaunchRecord, device_time_wanted, observe_launch};
 use crate::{BackendError, Binding, DispatchConfig, Failed, SequenceStep};
@@ -21,7 +21,7 @@ use vyre_foundation::launch::Launch;
 
 /// Runs dispatches in order, with as many per submission as the device accepts.
 pub(in crate::native) fn run<D: Device>(
-    shared: &Arc<Shared<D>>,
+    shared: &Arc<InstanceState<D>>,
     steps: &mut [SequenceStep<'_, '_>],
 ) -> Result<(), Failed> {
     let mut done = 0;
@@ -56,7 +56,7 @@ struct Planned<'m, D: Device> {
 
 impl<'a, D: Device> Joined<'a, D> {
     /// Takes as many of the first steps as can run together.
-    fn of(shared: &Arc<Shared<D>>, steps: &[SequenceStep<'a, '_>]) -> Joined<'a, D> {
+    fn of(shared: &Arc<InstanceState<D>>, steps: &[SequenceStep<'a, '_>]) -> Joined<'a, D> {
         let mut joined = Joined { pipelines: Vec::new(), held: Vec::new() };
         let most = if device_time_wanted() { 1 } else { shared.device.sequence_steps() };
         if most < 2 {
@@ -155,7 +155,7 @@ impl<D: Device> Pipeline<D> {
             bound.map(|(&buffer, binding)| self.bind(buffer, binding, resident)).collect();
         let mut record = LaunchRecord::default();
         arguments.iter().for_each(|argument| argument.count(&mut record));
-        let mut plan = Plan::default();
+        let mut plan = LaunchPlan::default();
         let variant = self.plan(&mut plan, &arguments, config)?;
         plan.settle_starts(&mut arguments);
         Ok(Planned { variant, launch: plan.launch, arguments, record })

@@ -1,0 +1,116 @@
+//! Evenly spaced elements: where the lanes of an access are, relative to those of another.
+//!
+//! Lanes are different invocations, and what one invocation writes and another one accesses is a
+//! race. So two accesses depend on each other only if a lane accesses one element with both: a
+//! kernel that works in place is as free as one that writes to another buffer, but for what a lane
+//! reads after its own store.
+
+use crate::schedule::nested;
+use crate::vector::{Calc, Frame, Index, Inst, Reg, VectorCode};
+use std::collections::HashMap;
+use vyre_foundation::ir::Op;
+use vyre_foundation::types::Value;
+
+/// Widest stride at which no index between lanes in range has wrapped past 2^32: buffers are that
+/// much shorter.
+pub(crate) const MOST_STRIDE: u32 = 4096;
+
+/// Scalars expressed as another one plus a constant.
+#[derive(Default)]
+pub(crate) struct Bases {
+    constants: HashMap<Reg, u32>,
+    sums: HashMap<Reg, (Reg, u32)>,
+}
+
+/// Elements that lanes access: lane k at the root plus the offset plus k times the stride, modulo
+/// 2^32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Elements {
+    pub(crate) root: Reg,
+    pub(crate) offset: u32,
+    pub(crate) stride: Stride,
+}
+
+/// Distance between the elements of neighbouring lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stride {
+    Constant(u32),
+    /// A scalar that is known at dispatch.
+    Scalar(Reg),
+}
+
+impl Bases {
+    /// Collects the scalars of a kernel. Where lanes are iterations of one invocation, accesses
+    /// of different lanes can depend on each other, so nothing is known there.
+    pub(crate) fn of_code(code: &VectorCode) -> Option<Bases> {
+        let mut bases = Bases::default();
+        match &code.frame {
+            Frame::Rows { head, full, tail } => {
+                [head, full, tail].into_iter().for_each(|block| bases.block(block));
+            }
+            Frame::Groups(body) => bases.block(body),
+        }
+        (code.invocations == code.lanes).then_some(bases)
+    }
+
+    fn block(&mut self, block: &[Inst]) {
+        for inst in block {
+            if let Inst::Def(reg, calc) = inst {
+                self.note(*reg, calc);
+            }
+            nested(inst).into_iter().for_each(|block| self.block(block));
+        }
+    }
+
+    pub(crate) fn note(&mut self, reg: Reg, calc: &Calc) {
+        match calc {
+            Calc::Const(Value::U32(number)) => drop(self.constants.insert(reg, *number)),
+            Calc::Const(Value::I32(number)) => drop(self.constants.insert(reg, *number as u32)),
+            Calc::Op(Op::Add, args) => {
+                let known = |reg: &Reg| self.constants.get(reg).copied();
+                let sum = match args[..] {
+                    [a, ref b] if known(b).is_some() => known(b).map(|number| (a, number)),
+                    [ref a, b] => known(a).map(|number| (b, number)),
+                    _ => None,
+                };
+                if let Some((base, number)) = sum {
+                    let (root, more) = self.of(base);
+                    self.sums.insert(reg, (root, more.wrapping_add(number)));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the register and the constant whose sum a register is.
+    pub(crate) fn of(&self, reg: Reg) -> (Reg, u32) {
+        self.sums.get(&reg).copied().unwrap_or((reg, 0))
+    }
+
+    /// Returns the elements of an access, if they are evenly spaced.
+    pub(crate) fn elements(&self, index: Index) -> Option<Elements> {
+        let (base, stride) = match index {
+            Index::Same(base) => (base, Stride::Constant(0)),
+            Index::Consecutive(base) => (base, Stride::Constant(1)),
+            Index::Strided(base, stride) => (base, Stride::Constant(stride as u32)),
+            Index::Spaced(base, stride) => {
+                (base, self.constants.get(&stride).map_or(Stride::Scalar(stride), |&n| Stride::Constant(n)))
+            }
+            Index::Mostly { .. } | Index::Each(_) => return None,
+        };
+        let (root, offset) = self.of(base);
+        Some(Elements { root, offset, stride })
+    }
+}
+
+impl Elements {
+    /// The elements that follow these by a constant distance.
+    pub(crate) fn plus(self, distance: u32) -> Elements {
+        Elements { offset: self.offset.wrapping_add(distance), ..self }
+    }
+
+    /// Whether no lane accesses the same element with both accesses.
+    pub(crate) fn are_apart(self, other: Elements) -> bool {
+        self.root == other.root && self.stride == other.stride && self.offset != other.offset
+    }
+}
