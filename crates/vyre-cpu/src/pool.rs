@@ -133,24 +133,11 @@ pub(crate) fn share(pieces: usize, help: Help, run: &(dyn Fn(usize) + Sync)) -> 
     if pieces <= 1 || thread_count() == 1 || help == Help::Nobody {
         return alone();
     }
-    #[cfg(test)]
-    TIMES_SHARED.set(TIMES_SHARED.get() + 1);
     let pool = pool();
     let Ok(_busy) = pool.busy.try_lock() else {
         return alone();
     };
     pool.run(pieces, help, run)
-}
-
-#[cfg(test)]
-thread_local! {
-    static TIMES_SHARED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-}
-
-/// Number of times this thread shared work.
-#[cfg(test)]
-pub(crate) fn times_shared() -> usize {
-    TIMES_SHARED.get()
 }
 
 impl Pool {
