@@ -56,7 +56,12 @@ const STEPS: [Step; 13] = [
         run: || test_runner::run(&format!("{EVERYTHING} --lib --bins --tests --examples")),
     },
     Step { name: "cuda", budget: 120, run: cuda::step },
-    Step { name: "doc-tests", budget: 120, run: || cargo("test --workspace --doc --quiet --no-fail-fast") },
+    // With the features of the tests, so that the libraries built for those are used again.
+    Step {
+        name: "doc-tests",
+        budget: 120,
+        run: || cargo(&format!("test {EVERYTHING} --doc --quiet --no-fail-fast")),
+    },
     Step { name: "python", budget: 120, run: python::check },
     Step { name: "engines", budget: 180, run: engines::check },
     Step { name: "docs", budget: 120, run: documentation },

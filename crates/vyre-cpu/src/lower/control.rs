@@ -248,20 +248,29 @@ fn is_cheap(items: &[Item<'_>]) -> bool {
         })
 }
 
-/// Whether the sides of an `if` benefit from a copy without masks: they access memory and are
-/// short.
+/// Whether the sides of an `if` benefit from a copy without masks: they access memory, and are
+/// short or consist of accesses to a large part.
 fn is_worth_copies(then: &[Item<'_>], otherwise: &[Item<'_>]) -> bool {
     // The stencils (`blur`, `erode`) have 25 to 48 statements. With 192, the code of `mandelbrot`
     // grows by 2 KiB, whose lanes diverge anyway.
-    const MOST: usize = 96;
-    let touches = |item: &Item<'_>| touches_memory(item);
-    let sides = || then.iter().chain(otherwise);
-    sides().any(touches) && sides().map(size).sum::<usize>() <= MOST
+    const SHORT: usize = 96;
+    // A filter of 5 by 5 weights has 150 statements with 26 accesses, each of which a mask makes
+    // several times as long; one of 9 by 9 weights has 480.
+    const LONG: usize = 512;
+    const STATEMENTS_PER_ACCESS: usize = 16;
+    let total = |count: fn(&Item<'_>) -> usize| then.iter().chain(otherwise).map(count).sum::<usize>();
+    let (statements, accesses) = (total(size), total(accesses));
+    let is_dense = statements <= LONG && statements <= STATEMENTS_PER_ACCESS * accesses;
+    accesses > 0 && (statements <= SHORT || is_dense)
 }
 
-fn touches_memory(item: &Item<'_>) -> bool {
-    matches!(item.stmt.kind, StmtKind::Store { .. } | StmtKind::Def(_, Def::Load { .. } | Def::Atomic { .. }))
-        || item.blocks.iter().flatten().any(touches_memory)
+/// Number of accesses to memory.
+fn accesses(item: &Item<'_>) -> usize {
+    let own = matches!(
+        item.stmt.kind,
+        StmtKind::Store { .. } | StmtKind::Def(_, Def::Load { .. } | Def::Atomic { .. })
+    );
+    usize::from(own) + item.blocks.iter().flatten().map(accesses).sum::<usize>()
 }
 
 /// Number of statements.

@@ -229,6 +229,7 @@ impl Lexer<'_> {
         let diagnostic = Diagnostic::new(Code::BadCharacter, message).at(Some(span));
         self.diagnostics.push(match character {
             '?' => diagnostic.help("`select(condition, a, b)` is one of two values; both are evaluated"),
+            '~' => diagnostic.help("`!x` inverts every bit of an integer"),
             _ => diagnostic,
         });
         Kind::Bad

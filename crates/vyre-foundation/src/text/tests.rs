@@ -464,6 +464,10 @@ fn faults_come_all_at_once_with_their_places() {
         ],
     );
     check(
+        "kernel () {\n let a = ~1\n}",
+        &["2:10 T004: unknown character `~` (`!x` inverts every bit of an integer)"],
+    );
+    check(
         "kernel () /* open",
         &[
             "1:11 T003: this comment is never closed",
