@@ -9,7 +9,7 @@
 
 use crate::divergence::Item;
 use crate::op_groups::Inequality;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use vyre_foundation::ir::Op;
 use vyre_foundation::kernel::{BufferId, Def, KernelBody, Place, StmtKind, ValueId};
 use vyre_foundation::types::ValueType;

@@ -10,7 +10,7 @@ use crate::elements::{Bases, Elements};
 use crate::piece::Machine;
 use crate::vector::{Calc, Frame, Inst, Reg, Var, VectorCode, VectorSlot};
 use smallvec::SmallVec;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use vyre_foundation::ir;
 use vyre_foundation::kernel::{KernelBody, Place};
 

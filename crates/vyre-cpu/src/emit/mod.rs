@@ -43,7 +43,7 @@ use ranges::Ranges;
 use records::{Field, Loaded};
 use spread_lanes::{Spread, SpreadLane};
 use squares::Square;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use vyre_foundation::ir::AtomicOp;
 use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 use vyre_foundation::types::{DataType, Value, ValueType};

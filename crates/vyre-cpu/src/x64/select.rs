@@ -87,7 +87,7 @@ use super::op;
 use crate::piece::{Block, Edge, End, Function, IntOrder, Op, Type, Value};
 use regalloc2::{Operand, OperandConstraint, RegClass, VReg};
 use smallvec::SmallVec;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Origin of a machine block.
 #[derive(Clone, Copy)]

@@ -16,7 +16,7 @@ use crate::optimize::range::{self, Observed, Ranged};
 use crate::types::{DataType, ValueType};
 use crate::validate::{self, Noted, Record};
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 pub use super::notes::SymbolKind;
