@@ -25,9 +25,9 @@ use crate::kernel::{
 };
 use crate::ops::{Op, Signature, SubgroupOp};
 use crate::types::{Value, ValueType};
+use hashbrown::HashMap;
 use prove::Writer;
 use smallvec::{SmallVec, smallvec};
-use hashbrown::HashMap;
 
 /// Maximum number of values that a search for a chain visits. The benchmarks need fewer than 8;
 /// with 2, nine kernels of `filetests` keep checks.
@@ -402,8 +402,7 @@ impl Walk<'_> {
         for (arg, &operand) in args.iter_mut().zip(operands.iter()) {
             *arg = self.intervals[operand.index()];
         }
-        let types: SmallVec<[ValueType; 4]> =
-            operands.iter().map(|&operand| self.body.ty(operand)).collect();
+        let types: SmallVec<[ValueType; 4]> = operands.iter().map(|&operand| self.body.ty(operand)).collect();
         let result = op.row().signature.result(&types).unwrap_or(types[0]);
         let found = transfer(op, &args[..operands.len()], types[0], result);
         match self.decided(op, operands) {

@@ -97,8 +97,7 @@ impl Emitter<'_> {
 
     /// Emits an op whose operands match its signature.
     pub(super) fn emit_op(&mut self, op: Op, operands: &[ValueId]) -> ValueId {
-        let types: SmallVec<[ValueType; 4]> =
-            operands.iter().map(|&operand| self.body.ty(operand)).collect();
+        let types: SmallVec<[ValueType; 4]> = operands.iter().map(|&operand| self.body.ty(operand)).collect();
         let ty = op.row().signature.result(&types);
         let ty =
             ty.unwrap_or_else(|| unreachable!("a rule emits {op:?} of {types:?}, outside its signature"));
