@@ -153,13 +153,14 @@ impl Device for Processor {
 
 /// Every op, except `fma` if the processor does not fuse it.
 fn supported_ops() -> &'static HashSet<OpId> {
-    static OPS: LazyLock<HashSet<OpId>> = LazyLock::new(|| {
-        let mut ops = default_supported_ops().clone();
-        #[cfg(target_arch = "x86_64")]
-        if !std::arch::is_x86_feature_detected!("fma") {
+    #[cfg(target_arch = "x86_64")]
+    if !std::arch::is_x86_feature_detected!("fma") {
+        static OTHERS: LazyLock<HashSet<OpId>> = LazyLock::new(|| {
+            let mut ops = default_supported_ops().clone();
             ops.remove(&Op::Fma.id());
-        }
-        ops
-    });
-    &OPS
+            ops
+        });
+        return &OTHERS;
+    }
+    default_supported_ops()
 }

@@ -7,7 +7,6 @@
 
 use crate::schedule::nested;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, VectorCode};
-use std::collections::HashMap;
 use vyre_foundation::ir::Op;
 use vyre_foundation::types::Value;
 
@@ -15,11 +14,11 @@ use vyre_foundation::types::Value;
 /// much shorter.
 pub(crate) const MOST_STRIDE: u32 = 4096;
 
-/// Scalars expressed as another one plus a constant.
+/// Scalars expressed as another one plus a constant, per register as far as any is known.
 #[derive(Default)]
 pub(crate) struct Bases {
-    constants: HashMap<Reg, u32>,
-    sums: HashMap<Reg, (Reg, u32)>,
+    constants: Vec<Option<u32>>,
+    sums: Vec<Option<(Reg, u32)>>,
 }
 
 /// Elements that lanes access: lane k at the root plus the offset plus k times the stride, modulo
@@ -64,18 +63,20 @@ impl Bases {
 
     pub(crate) fn note(&mut self, reg: Reg, calc: &Calc) {
         match calc {
-            Calc::Const(Value::U32(number)) => drop(self.constants.insert(reg, *number)),
-            Calc::Const(Value::I32(number)) => drop(self.constants.insert(reg, *number as u32)),
+            Calc::Const(Value::U32(number)) => put(&mut self.constants, reg, *number),
+            Calc::Const(Value::I32(number)) => put(&mut self.constants, reg, *number as u32),
             Calc::Op(Op::Add, args) => {
-                let known = |reg: &Reg| self.constants.get(reg).copied();
                 let sum = match args[..] {
-                    [a, ref b] if known(b).is_some() => known(b).map(|number| (a, number)),
-                    [ref a, b] => known(a).map(|number| (b, number)),
+                    [a, b] => match (self.constant(a), self.constant(b)) {
+                        (_, Some(number)) => Some((a, number)),
+                        (Some(number), None) => Some((b, number)),
+                        (None, None) => None,
+                    },
                     _ => None,
                 };
                 if let Some((base, number)) = sum {
                     let (root, more) = self.of(base);
-                    self.sums.insert(reg, (root, more.wrapping_add(number)));
+                    put(&mut self.sums, reg, (root, more.wrapping_add(number)));
                 }
             }
             _ => {}
@@ -84,7 +85,11 @@ impl Bases {
 
     /// Returns the register and the constant whose sum a register is.
     pub(crate) fn of(&self, reg: Reg) -> (Reg, u32) {
-        self.sums.get(&reg).copied().unwrap_or((reg, 0))
+        self.sums.get(reg.0 as usize).copied().flatten().unwrap_or((reg, 0))
+    }
+
+    fn constant(&self, reg: Reg) -> Option<u32> {
+        self.constants.get(reg.0 as usize).copied().flatten()
     }
 
     /// Returns the elements of an access, if they are evenly spaced.
@@ -94,13 +99,22 @@ impl Bases {
             Index::Consecutive(base) => (base, Stride::Constant(1)),
             Index::Strided(base, stride) => (base, Stride::Constant(stride as u32)),
             Index::Spaced(base, stride) => {
-                (base, self.constants.get(&stride).map_or(Stride::Scalar(stride), |&n| Stride::Constant(n)))
+                (base, self.constant(stride).map_or(Stride::Scalar(stride), Stride::Constant))
             }
             Index::Mostly { .. } | Index::Each(_) => return None,
         };
         let (root, offset) = self.of(base);
         Some(Elements { root, offset, stride })
     }
+}
+
+/// Sets the entry of a register.
+fn put<T: Clone>(table: &mut Vec<Option<T>>, reg: Reg, value: T) {
+    let at = reg.0 as usize;
+    if table.len() <= at {
+        table.resize(at + 1, None);
+    }
+    table[at] = Some(value);
 }
 
 impl Elements {

@@ -4,7 +4,7 @@ use crate::emit::loads_of_records;
 use crate::host::host;
 use crate::pipeline::vector_code;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, RowStarts, TileStep, VectorCode};
-use std::collections::HashSet;
+use hashbrown::HashSet;
 use vyre_driver::{BackendError, DispatchConfig};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{KernelBody, Place};

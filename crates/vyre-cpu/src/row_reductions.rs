@@ -12,7 +12,7 @@
 
 use crate::ragged_rows::RowIndices;
 use crate::row_walks::steps;
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use vyre_foundation::ir::{Combine, Op};
 use vyre_foundation::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
 use vyre_foundation::types::{Value, ValueType};

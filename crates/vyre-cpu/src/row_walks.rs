@@ -9,7 +9,7 @@
 
 use crate::divergence::Item;
 use crate::op_groups::Inequality;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use vyre_foundation::ir::Op;
 use vyre_foundation::kernel::{BufferId, Def, KernelBody, Place, StmtKind, ValueId};
 use vyre_foundation::types::ValueType;
@@ -116,16 +116,32 @@ pub(crate) fn compared<'k>(body: &[Item<'k>], counter: ValueId, kernel: &KernelB
     compared
 }
 
+/// Maximum number of values that a search for the increase of one visits: sums of sums have
+/// exponentially many terms. An index such as `(y + j) * width + x + i` takes 5.
+const MOST_VISITS: u32 = 64;
+
 /// Increase of a value per iteration, if known.
 pub(crate) fn steps(value: ValueId, counter: ValueId, definitions: &HashMap<ValueId, &Def>) -> Option<i32> {
+    let mut visits = MOST_VISITS;
+    steps_within(&mut visits, value, counter, definitions)
+}
+
+fn steps_within(
+    visits: &mut u32,
+    value: ValueId,
+    counter: ValueId,
+    definitions: &HashMap<ValueId, &Def>,
+) -> Option<i32> {
+    *visits = visits.checked_sub(1)?;
     if value == counter {
         return Some(1);
     }
     match definitions.get(&value) {
         None => Some(0),
         Some(Def::Op(op @ (Op::Add | Op::Sub), operands)) => {
-            let [x, y] = [operands[0], operands[1]].map(|operand| steps(operand, counter, definitions));
-            if *op == Op::Add { x?.checked_add(y?) } else { x?.checked_sub(y?) }
+            let x = steps_within(visits, operands[0], counter, definitions)?;
+            let y = steps_within(visits, operands[1], counter, definitions)?;
+            if *op == Op::Add { x.checked_add(y) } else { x.checked_sub(y) }
         }
         Some(_) => None,
     }

@@ -13,7 +13,7 @@
 
 use crate::schedule::nested;
 use crate::vector::{Blocks, Calc, Index, Inst, Reg, RegType, Source, TileStep};
-use std::collections::HashSet;
+use hashbrown::HashSet;
 use vyre_foundation::ir::{Access, Op};
 use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 use vyre_foundation::types::Value;

@@ -9,8 +9,8 @@
 use crate::elements::{Bases, Elements};
 use crate::piece::Machine;
 use crate::vector::{Calc, Frame, Inst, Reg, Var, VectorCode, VectorSlot};
+use hashbrown::HashMap;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 use vyre_foundation::ir;
 use vyre_foundation::kernel::{KernelBody, Place};
 

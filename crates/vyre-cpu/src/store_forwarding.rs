@@ -4,7 +4,7 @@
 
 use crate::schedule::nested;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, TileStep, Var, VectorCode};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 pub(crate) fn forward(code: &mut VectorCode) {
     let mut walk = Walk { same: (0..code.regs.len() as u32).map(Reg).collect() };

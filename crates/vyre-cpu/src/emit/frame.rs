@@ -13,7 +13,7 @@ use super::{Emitter, lane_bytes, scalar_type};
 use crate::context::{Context, DONE};
 use crate::piece::{Block, Builder, Function, I32, I64, IntOrder, Machine, Value as Operand};
 use crate::vector::{Frame, Inst, VectorCode};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::mem::offset_of;
 use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::KernelBody;

@@ -15,7 +15,7 @@ use crate::op_groups::{Arithmetic, Extreme, IntegerOp, Logic, OpGroup, Shift};
 use crate::piece::IntOrder;
 use crate::schedule::{nested, operands};
 use crate::vector::{Calc, Index, Inst, Reg, Store, Var, VectorCode};
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use vyre_foundation::ir::Op;
 use vyre_foundation::kernel::Place;
 use vyre_foundation::types::{DataType, Value, ValueType};

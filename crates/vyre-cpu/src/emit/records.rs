@@ -11,7 +11,7 @@ use crate::elements::Bases;
 use crate::piece::{Block, I64, Value as Operand};
 use crate::schedule::nested;
 use crate::vector::{Calc, Index, Inst, Reg, VectorCode};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 use vyre_foundation::types::DataType;

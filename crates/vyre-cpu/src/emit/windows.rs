@@ -6,7 +6,7 @@ use crate::elements::{Bases, Elements, MOST_STRIDE, Stride};
 use crate::piece::Value as Operand;
 use crate::schedule::nested;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Store, VectorCode};
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use vyre_foundation::kernel::{self, BufferId};
 use vyre_foundation::types::DataType;
 

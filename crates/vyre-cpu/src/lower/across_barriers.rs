@@ -8,7 +8,8 @@
 //! wide accesses.
 
 use crate::divergence::Item;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use vyre_foundation::ir::{Builtin, Op};
 use vyre_foundation::kernel::{Def, KernelBody, LocalId, Stmt, StmtKind, ValueId};
 use vyre_foundation::types::ValueType;

@@ -8,7 +8,8 @@
 
 use crate::divergence::Item;
 use crate::vector::{Calc, Index, Inst, Reg, RegType, Source};
-use std::collections::{BTreeMap, HashSet};
+use hashbrown::HashSet;
+use std::collections::BTreeMap;
 use vyre_foundation::ir::{Access, Op};
 use vyre_foundation::kernel::{Def, KernelBody, Place, StmtKind};
 use vyre_foundation::types::ValueType;
@@ -91,7 +92,7 @@ impl Supposed {
         }
         remove(code, &wanted);
         // Registers are numbered in the order of their definitions.
-        let taken = self.known.iter().filter(|(reg, _)| wanted.contains(reg));
+        let taken = self.known.iter().filter(|(reg, _)| wanted.contains(*reg));
         taken.map(|(reg, calc)| Inst::Def(*reg, calc.clone())).collect()
     }
 }

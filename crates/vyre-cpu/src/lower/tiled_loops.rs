@@ -4,7 +4,7 @@ use super::{LaneValue, Lowering};
 use crate::divergence::Item;
 use crate::row_walks::{RowWalk, RowWalks, walks};
 use crate::vector::{Inst, Reg, RegType, RowStarts, TILE, Tile, TileStep, Var};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use vyre_foundation::ir::Op;
 use vyre_foundation::kernel::{BufferId, Def, ValueId};
 use vyre_foundation::types::{Value, ValueType};

@@ -3,7 +3,7 @@
 use super::across_barriers::Portable;
 use super::{LaneValue, Lowering, ValueStorage};
 use crate::vector::{Calc, Inst, Reg, RegType};
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 use vyre_foundation::ir::{Op, SubgroupOp};
 use vyre_foundation::kernel::{Def, ValueId};
 use vyre_foundation::types::{Value, ValueType};

@@ -85,9 +85,9 @@ use super::instruction::{
 };
 use super::op;
 use crate::piece::{Block, Edge, End, Function, IntOrder, Op, Type, Value};
+use hashbrown::HashMap;
 use regalloc2::{Operand, OperandConstraint, RegClass, VReg};
 use smallvec::SmallVec;
-use std::collections::HashMap;
 
 /// Origin of a machine block.
 #[derive(Clone, Copy)]

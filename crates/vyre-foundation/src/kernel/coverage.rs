@@ -18,7 +18,7 @@ use crate::ir::Builtin;
 use crate::launch::Launch;
 use crate::ops::Op;
 use crate::types::Value;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// The condition under which a buffer is fully written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::{BufferId, Def, KernelBody, Needs, Place, Stmt, StmtKind, ValueId};
 use crate::ir::{Access, Builtin, Span};
 use crate::ops::{AtomicOp, Op, SubgroupOp};
 use crate::types::{DataType, ValueType};
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 /// Derives the buffers' flags, `needs` and `shape_free` from the statements.
 pub(crate) fn derive(kernel: &mut KernelBody) {

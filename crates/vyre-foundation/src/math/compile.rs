@@ -4,15 +4,16 @@
 //! resolves, inlines and checks it like any user function; the steps between the loads and the
 //! store are the expansion.
 
-use super::source::{TEXTS, function_name};
-use crate::ir::{BufferDecl, Expr, Function, Node, Program, walk_block, walk_expr};
+use super::source::{function_name, is_defined, text_with_callees};
+use crate::ir::{BufferDecl, Expr, Node, Program};
 use crate::kernel::{BufferId, Def, KernelBody, Local, LocalId, Operands, Place, Stmt, StmtKind, ValueId};
 use crate::ops::Op;
 #[cfg(feature = "compiler")]
 use crate::optimize::{Assume, compact, cse, dead, fold, simplify};
 use crate::text;
 use crate::types::{Value, ValueType};
-use std::collections::{BTreeMap, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 /// Merges the computations that functions of one operand have in common.
@@ -91,20 +92,11 @@ pub fn expansion(op: Op, ty: ValueType) -> Option<&'static Expansion> {
     let all = ALL.get_or_init(|| {
         let expanded = Op::ALL.iter().filter(|op| op.row().expansion_error.is_some());
         let of_types = expanded.flat_map(|op| ValueType::ALL.map(|ty| (*op, ty)));
-        let defined = of_types.filter(|(op, ty)| function(*op, *ty).is_some());
+        let defined = of_types.filter(|(op, ty)| is_defined(&function_name(*op, *ty)));
         defined.map(|form| (form, OnceLock::new())).collect()
     });
     let place = all.get(&(op, ty))?;
-    Some(place.get_or_init(|| match function(op, ty) {
-        Some(function) => compile(function),
-        None => unreachable!("only forms with a function are listed"),
-    }))
-}
-
-/// The function that defines an op whose first operand has type `ty`.
-fn function(op: Op, ty: ValueType) -> Option<&'static Function> {
-    let name = function_name(op, ty);
-    functions().iter().find(|function| *function.name == *name)
+    Some(place.get_or_init(|| compile(&function_name(op, ty))))
 }
 
 impl Expansion {
@@ -129,7 +121,15 @@ fn collect_ops(steps: &[Step], ops: &mut Vec<Op>) {
     }
 }
 
-fn compile(function: &Function) -> Expansion {
+/// Compiles the named function; only it and its callees are parsed.
+fn compile(name: &str) -> Expansion {
+    let functions = match text::parse_functions(&text_with_callees(name)) {
+        Ok(functions) => functions,
+        Err(faults) => unreachable!("an expansion is not well formed: {faults}"),
+    };
+    let Some(function) = functions.iter().find(|function| *function.name == *name) else {
+        unreachable!("only forms with a function are listed");
+    };
     let element = || Expr::invocation_id(0);
     let parameters = || function.params.iter().map(|(name, _)| name.clone());
     let arguments: Vec<Expr> = parameters().map(|name| Expr::load(name, element())).collect();
@@ -140,40 +140,10 @@ fn compile(function: &Function) -> Expansion {
     let inputs = buffers.len();
     buffers.push(BufferDecl::output("result", inputs as u32, function.result.data_type()));
     let program = Program::wrapped(buffers, [1, 1, 1], vec![Node::store("result", element(), call)]);
-    match program.with_functions(callees(function)).validate() {
+    match program.with_functions(functions).validate() {
         Ok(kernel) => cut(&simplified(kernel.into_body()), inputs),
-        Err(found) => unreachable!("the expansion `{}` is not valid: {found}", function.name),
+        Err(found) => unreachable!("the expansion `{name}` is not valid: {found}"),
     }
-}
-
-/// The function and its transitive callees, so that validation ignores the others.
-fn callees(function: &Function) -> Vec<Function> {
-    let mut wanted = vec![function];
-    let mut next = 0;
-    while let Some(function) = wanted.get(next).copied() {
-        let mut on_expr = |expr: &Expr| {
-            if let Expr::Call(name, _) = expr
-                && !wanted.iter().any(|known| known.name == *name)
-                && let Some(callee) = functions().iter().find(|known| known.name == *name)
-            {
-                wanted.push(callee);
-            }
-        };
-        walk_block(&function.body, &mut |_| {}, &mut on_expr);
-        walk_expr(&function.value, &mut on_expr);
-        next += 1;
-    }
-    wanted.into_iter().cloned().collect()
-}
-
-/// The functions of the texts, parsed once.
-fn functions() -> &'static [Function] {
-    static FUNCTIONS: OnceLock<Vec<Function>> = OnceLock::new();
-    let parsed = |text: &&str| match text::parse_functions(text) {
-        Ok(functions) => functions,
-        Err(faults) => unreachable!("an expansion is not well formed: {faults}"),
-    };
-    FUNCTIONS.get_or_init(|| TEXTS.iter().flat_map(parsed).collect())
 }
 
 /// Extracts the code between the loads of the first `inputs` buffers and the store.

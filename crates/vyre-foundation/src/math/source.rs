@@ -3,7 +3,8 @@
 use crate::ops::Op;
 use crate::types::ValueType;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// One function per op and type, and the functions that they call.
 pub(super) const TEXTS: [&str; 4] = [
@@ -33,44 +34,68 @@ pub(super) fn function_name(op: Op, ty: ValueType) -> Cow<'static, str> {
 /// ```
 pub fn fingerprint(op: Op, ty: ValueType) -> Option<String> {
     op.row().expansion_error?;
-    let functions = functions();
-    let mut used = BTreeSet::new();
-    collect(&function_name(op, ty), &functions, &mut used);
     let mut hasher = blake3::Hasher::new();
-    for (position, (_, code)) in functions.iter().enumerate() {
-        if used.contains(&position) {
-            hasher.update(code.as_bytes());
-        }
+    for (_, code) in with_callees(&function_name(op, ty)) {
+        hasher.update(code.as_bytes());
     }
     Some(hasher.finalize().to_hex().to_string())
 }
 
-/// The functions in order: name, and code without comments and spaces.
-fn functions() -> Vec<(&'static str, String)> {
-    TEXTS.iter().flat_map(|text| functions_of(text)).collect()
+/// Whether there is a function of this name.
+pub(super) fn is_defined(name: &str) -> bool {
+    functions().iter().any(|(other, _)| *other == name)
 }
 
-fn functions_of(text: &'static str) -> Vec<(&'static str, String)> {
-    let mut functions: Vec<(&str, String)> = Vec::new();
+/// The named function and its transitive callees as text.
+pub(super) fn text_with_callees(name: &str) -> String {
+    let used = with_callees(name);
+    used.into_iter().map(|(position, _)| functions()[position].1).collect()
+}
+
+/// The named function and its transitive callees: the position of each, in order, and its code
+/// without comments and spaces.
+fn with_callees(name: &str) -> BTreeMap<usize, String> {
+    let mut used = BTreeMap::new();
+    collect(name, &mut used);
+    used
+}
+
+/// The functions in order: name and text. A function starts with the line that begins with `fn`.
+fn functions() -> &'static [(&'static str, &'static str)] {
+    static FUNCTIONS: LazyLock<Vec<(&str, &str)>> =
+        LazyLock::new(|| TEXTS.iter().flat_map(|text| functions_of(text)).collect());
+    &FUNCTIONS
+}
+
+fn functions_of(text: &'static str) -> Vec<(&'static str, &'static str)> {
+    let starts: Vec<usize> = text.match_indices("\nfn ").map(|(before, _)| before + 1).collect();
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    let function = |(&start, end): (&usize, usize)| {
+        let text = &text[start..end];
+        let name = text["fn ".len()..].split('(').next().unwrap_or("");
+        (name, text)
+    };
+    starts.iter().zip(ends).map(function).collect()
+}
+
+/// The code of a text without comments and spaces.
+fn stripped(text: &str) -> String {
+    let mut code = String::with_capacity(text.len());
     for line in text.lines() {
-        let code = line.split("//").next().unwrap_or("");
-        if let Some(header) = code.strip_prefix("fn ") {
-            functions.push((header.split('(').next().unwrap_or(""), String::new()));
-        }
-        if let Some((_, text)) = functions.last_mut() {
-            text.extend(code.split_whitespace());
-            text.push('\n');
-        }
+        code.extend(line.split("//").next().unwrap_or("").split_whitespace());
+        code.push('\n');
     }
-    functions
+    code
 }
 
-/// Adds the position of the named function and of its transitive callees.
-fn collect(name: &str, functions: &[(&str, String)], used: &mut BTreeSet<usize>) {
-    let Some(position) = functions.iter().position(|(other, _)| *other == name) else { return };
-    if !used.insert(position) {
+/// Adds the named function and its transitive callees.
+fn collect(name: &str, used: &mut BTreeMap<usize, String>) {
+    let Some(position) = functions().iter().position(|(other, _)| *other == name) else { return };
+    if used.contains_key(&position) {
         return;
     }
-    let words = functions[position].1.split(|c: char| !c.is_alphanumeric() && c != '_');
-    words.for_each(|word| collect(word, functions, used));
+    let code = stripped(functions()[position].1);
+    used.insert(position, code.clone());
+    let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.for_each(|word| collect(word, used));
 }

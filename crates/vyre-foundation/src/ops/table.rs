@@ -13,6 +13,7 @@ use super::signature::{
     },
 };
 use crate::types::{Value, ValueType};
+use std::sync::LazyLock;
 
 /// How an op is written in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -395,8 +396,11 @@ impl Op {
 
     /// `primitive.<family>.<name>`.
     pub fn id(self) -> OpId {
-        let row = self.row();
-        OpId::new(format!("primitive.{}.{}", row.family, row.name))
+        static IDS: LazyLock<Vec<OpId>> = LazyLock::new(|| {
+            let id = |row: &OpRow| OpId::new(format!("primitive.{}.{}", row.family, row.name));
+            Op::ROWS.iter().map(id).collect()
+        });
+        IDS[self as usize].clone()
     }
 
     /// The conversion to `to`.

@@ -10,16 +10,17 @@ use super::rewrite::Names;
 use super::walk::{Writes, is_shared, written};
 use crate::kernel::{BufferId, Def, KernelBody, Operands, Place, Stmt, StmtKind, ValueId};
 use crate::ops::{Law, Op};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Merges equal computations.
 pub(crate) fn run(body: &mut KernelBody) {
     let statements = std::mem::take(&mut body.body);
+    let places = body.buffers.len() + body.arrays.len();
     let mut walk = Walk {
         names: Names::new(body),
         body,
         known: HashMap::new(),
-        versions: HashMap::new(),
+        versions: vec![0; places],
         added: Vec::new(),
         next_version: 1,
     };
@@ -36,7 +37,8 @@ struct Walk<'a> {
     known: HashMap<Key, ValueId>,
     /// The keys that the open blocks added to `known`.
     added: Vec<Key>,
-    versions: HashMap<Place, u32>,
+    /// Per buffer, then per array.
+    versions: Vec<u32>,
     next_version: u32,
 }
 
@@ -77,7 +79,7 @@ impl Walk<'_> {
             Def::Op(op, operands) => Some((self.ordered(*op, *operands), 0)),
             // The flag does not affect the value; the earlier load keeps its own flag.
             Def::Load { place, index, .. } => {
-                let version = self.versions.get(place).copied().unwrap_or(0);
+                let version = self.versions[self.number_of(*place)];
                 Some((Def::Load { place: *place, index: *index, in_bounds: false }, version))
             }
             // The propagate pass handles locals.
@@ -103,6 +105,9 @@ impl Walk<'_> {
 
     fn nested(&mut self, stmt: &mut Stmt) {
         let repeats = matches!(stmt.kind, StmtKind::For { .. } | StmtKind::Loop(_));
+        if stmt.kind.blocks().iter().all(|block| block.is_empty()) {
+            return;
+        }
         let writes = Writes::of(stmt.kind.blocks());
         for nested in stmt.kind.blocks_mut().into_iter().flatten() {
             // A loop's body also runs after itself. The second side of a branch does not run after
@@ -143,8 +148,16 @@ impl Walk<'_> {
     }
 
     fn write(&mut self, place: Place) {
-        self.versions.insert(place, self.next_version);
+        let number = self.number_of(place);
+        self.versions[number] = self.next_version;
         self.next_version += 1;
+    }
+
+    fn number_of(&self, place: Place) -> usize {
+        match place {
+            Place::Buffer(id) => id.index(),
+            Place::Array(id) => self.body.buffers.len() + id.index(),
+        }
     }
 
     fn forget(&mut self, mark: usize) {

@@ -25,8 +25,9 @@ use crate::kernel::{
 };
 use crate::ops::{Op, Signature, SubgroupOp};
 use crate::types::{Value, ValueType};
+use hashbrown::HashMap;
 use prove::Writer;
-use std::collections::HashMap;
+use smallvec::{SmallVec, smallvec};
 
 /// Maximum number of values that a search for a chain visits. The benchmarks need fewer than 8;
 /// with 2, nine kernels of `filetests` keep checks.
@@ -331,9 +332,9 @@ impl Walk<'_> {
         }
         if let (Def::Op(..), Some(single)) = (&def, interval.single()) {
             *def = Def::Const(Value::from_bits(self.body.ty(value), single as u64));
+            self.definitions[value.index()] = Some(def.clone());
         }
         self.intervals[value.index()] = interval;
-        self.definitions[value.index()] = Some(def.clone());
         self.relate(value, def);
         true
     }
@@ -401,7 +402,7 @@ impl Walk<'_> {
         for (arg, &operand) in args.iter_mut().zip(operands.iter()) {
             *arg = self.intervals[operand.index()];
         }
-        let types: Vec<ValueType> = operands.iter().map(|&operand| self.body.ty(operand)).collect();
+        let types: SmallVec<[ValueType; 4]> = operands.iter().map(|&operand| self.body.ty(operand)).collect();
         let result = op.row().signature.result(&types).unwrap_or(types[0]);
         let found = transfer(op, &args[..operands.len()], types[0], result);
         match self.decided(op, operands) {
@@ -578,7 +579,7 @@ impl Walk<'_> {
 
     /// Adds the facts implied by a condition's outcome, including those about its subconditions.
     fn learn(&mut self, condition: ValueId, holds: bool) {
-        let mut pending = vec![(condition, holds)];
+        let mut pending: SmallVec<[(ValueId, bool); 8]> = smallvec![(condition, holds)];
         let mut learned = 0;
         while let Some((condition, holds)) = pending.pop()
             && learned < SEARCH_LIMIT
@@ -706,7 +707,7 @@ impl Walk<'_> {
         {
             goal.by = Limit::Axis(axis);
         }
-        let mut seen: Vec<(ValueId, bool)> = vec![(value, false)];
+        let mut seen: SmallVec<[(ValueId, bool); 16]> = smallvec![(value, false)];
         let mut next = 0;
         while next < seen.len() {
             let (at, strict) = seen[next];

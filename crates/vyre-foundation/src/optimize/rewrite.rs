@@ -8,6 +8,7 @@ use crate::ir::Span;
 use crate::kernel::{Def, KernelBody, Operands, Stmt, StmtKind, ValueId, ValueInfo};
 use crate::ops::Op;
 use crate::types::{Value, ValueType};
+use smallvec::SmallVec;
 
 /// The result of a rule.
 pub(super) enum Outcome {
@@ -96,7 +97,7 @@ impl Emitter<'_> {
 
     /// Emits an op whose operands match its signature.
     pub(super) fn emit_op(&mut self, op: Op, operands: &[ValueId]) -> ValueId {
-        let types: Vec<ValueType> = operands.iter().map(|&operand| self.body.ty(operand)).collect();
+        let types: SmallVec<[ValueType; 4]> = operands.iter().map(|&operand| self.body.ty(operand)).collect();
         let ty = op.row().signature.result(&types);
         let ty =
             ty.unwrap_or_else(|| unreachable!("a rule emits {op:?} of {types:?}, outside its signature"));

@@ -11,7 +11,7 @@ use super::rewrite::new_value;
 use super::walk::{definitions, each_stmt, leaves_round};
 use crate::kernel::{Def, KernelBody, Stmt, StmtKind, ValueId};
 use crate::types::{Value, ValueType};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Maximum number of statements of an unrolled loop. At 1024, softmax over rows of 1024 takes 8.7
 /// ms to compile on `cpu` instead of 2.7, and runs no faster.

@@ -5,7 +5,7 @@
 
 use crate::ir::Access;
 use crate::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 impl StmtKind {
     /// Calls `visit` for each value that the statement reads, excluding nested blocks.

@@ -15,8 +15,8 @@ use crate::ops::{AtomicOp, Op, Spelling, SubgroupOp, WorkgroupOp};
 use crate::optimize::range::{self, Observed, Ranged};
 use crate::types::{DataType, ValueType};
 use crate::validate::{self, Noted, Record};
+use hashbrown::HashMap;
 use std::cell::OnceCell;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use super::notes::SymbolKind;

@@ -5,7 +5,7 @@
 
 use crate::ir::{Name, Span};
 use crate::types::ValueType;
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 /// What a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use super::sizes::Sizes;
 use crate::diagnostics::closest;
 use crate::ir::{Access, BufferDecl, Domain, Expr, Name, Program, Span, Value, walk_block, walk_expr};
 use crate::kernel::{BufferId, KernelBuffer, KernelDomain, Known};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// The resolved declarations.
 pub(super) struct Declared {

@@ -22,7 +22,7 @@ use crate::kernel::{
 };
 use crate::ops::{Op, eval};
 use crate::types::{Value, ValueType};
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 /// Limit on the combined nesting of blocks and expressions after inlining. Twice what a program
 /// without calls can reach leaves room for calls, and keeps every recursion over a kernel within a
@@ -169,7 +169,7 @@ struct Lowering<'a> {
     /// messages.
     blocks: usize,
     /// Functions that emit messages.
-    telling: hashbrown::HashSet<Name>,
+    telling: HashSet<Name>,
     loops: usize,
     array_bytes: u64,
     /// Values known to be constant.

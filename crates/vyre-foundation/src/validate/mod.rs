@@ -47,7 +47,7 @@ pub(crate) struct Studied {
 /// Checks a program with unparsed parts; names that occur in those parts are not reported as
 /// missing.
 #[cfg(feature = "compiler")]
-pub(crate) fn study(program: &Program, unread: std::collections::HashSet<crate::ir::Name>) -> Studied {
+pub(crate) fn study(program: &Program, unread: hashbrown::HashSet<crate::ir::Name>) -> Studied {
     let mut record = Record { unread, ..Record::default() };
     let (kernel, found) = examine(program, Some(&mut record));
     Studied { found, record, kernel }

@@ -5,7 +5,7 @@ use super::faults;
 use crate::diagnostics::Diagnostic;
 use crate::ir::{Access, Axis, Expr, Formula, Name, Program, Value, ValueType};
 use crate::kernel::{BufferId, Known};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Context for resolving formulas.
 pub(super) struct Sizes<'a> {

@@ -5,7 +5,7 @@ use crate::ir::{
     Access, Args, AtomicOp, Axis, Block, BufferDecl, Builtin, DataType, Domain, Expr, Formula, Function,
     MAX_BLOCK_DEPTH, MAX_EXPR_DEPTH, Name, Node, Op, Program, SubgroupOp, Value, ValueType, WorkgroupOp,
 };
-use std::collections::HashSet;
+use hashbrown::HashSet;
 
 /// Decodes `content`, the bytes up to the checksum; those before `start` are already checked.
 pub(super) fn program(content: &[u8], version: u8, start: usize) -> Result<Program, WireError> {

@@ -5,7 +5,7 @@ use super::{MAGIC, PLAIN_VERSION, SIZES_VERSION, TOO_DEEP, VERSION, domain_tag, 
 use crate::ir::{
     Args, Axis, Block, BufferDecl, Domain, Expr, Function, Name, Node, Program, Value, walk_block,
 };
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// The program's canonical bytes up to the checksum.
 pub(super) fn unsealed(program: &Program) -> Vec<u8> {

@@ -11,7 +11,7 @@ use super::{Variable, Walk, assigned};
 use crate::kernel::interval::{Interval, Order};
 use crate::kernel::{Def, LocalId, Stmt, StmtKind, ValueId};
 use crate::ops::Op;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 /// Maximum number of variables tried.
 const MOST_VARIABLES: usize = 32;

@@ -30,7 +30,7 @@ use crate::ops::{Op, Signature};
 use crate::optimize::target::Assume;
 use crate::optimize::walk::{each_stmt, fixed_len};
 use crate::types::{Value, ValueType};
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 // Limits on what a proof can take, for programs made to be hard. Beside each is what the benchmarks
 // and the kernels of `filetests` need.
@@ -70,8 +70,12 @@ pub(super) struct Writer {
     restricted: Vec<Option<Reg>>,
     /// Registers that are empty if no invocation gets to the current point.
     guards: Vec<Reg>,
-    /// The registers found by the current question.
-    memo: HashMap<ValueId, Reg>,
+    /// Per value: the register that the current question found for it, with the question's number.
+    memo: Vec<(u32, Reg)>,
+    /// Number of the current question.
+    question: u32,
+    /// Number of the latest question.
+    questions: u32,
     depth: usize,
     /// Number of selects whose arms are being computed.
     selects: usize,
@@ -102,7 +106,9 @@ impl Writer {
             typical: Default::default(),
             restricted: vec![None; body.values.len()],
             guards: Vec::new(),
-            memo: HashMap::new(),
+            memo: vec![(0, 0); body.values.len()],
+            question: 0,
+            questions: 0,
             depth: 0,
             selects: 0,
             read: vec![None; body.values.len()],
@@ -156,6 +162,12 @@ impl Writer {
     pub(super) fn leave(&mut self) {
         self.guards.pop();
     }
+
+    /// Begins a question, for which nothing is found yet.
+    fn ask(&mut self) {
+        self.questions += 1;
+        self.question = self.questions;
+    }
 }
 
 impl Walk<'_> {
@@ -189,7 +201,7 @@ impl Walk<'_> {
         }
         match self.known(greater, 0) {
             Some(Known::Len(_) | Known::Element(..)) => {
-                let [index, below] = [lesser, greater].map(|value| self.register(value));
+                let [index, below] = self.registers([lesser, greater]);
                 let proved = self.proves_below(index, below, None);
                 if proved {
                     self.restrict(lesser, Order::Less, greater);
@@ -266,12 +278,19 @@ impl Walk<'_> {
 
     /// The register of an integer or `bool` at the current point.
     fn register(&mut self, value: ValueId) -> Reg {
-        self.writer.memo.clear();
+        self.writer.ask();
         self.computed(value)
     }
 
+    /// The registers of two values at the current point.
+    fn registers(&mut self, values: [ValueId; 2]) -> [Reg; 2] {
+        self.writer.ask();
+        values.map(|value| self.computed(value))
+    }
+
     fn computed(&mut self, value: ValueId) -> Reg {
-        if let Some(&reg) = self.writer.memo.get(&value) {
+        let (question, reg) = self.writer.memo[value.index()];
+        if question == self.writer.question {
             return reg;
         }
         if self.writer.depth >= DEPTH || self.writer.proof.steps.len() >= MOST_STEPS {
@@ -284,7 +303,7 @@ impl Walk<'_> {
             let is_subset = self.derives(restricted, reg);
             reg = if is_subset { restricted } else { self.step(Step::Both(reg, restricted)) };
         }
-        self.writer.memo.insert(value, reg);
+        self.writer.memo[value.index()] = (self.writer.question, reg);
         reg
     }
 
@@ -376,16 +395,15 @@ impl Walk<'_> {
         if self.writer.selects >= MOST_SELECTS {
             return self.computed(arm);
         }
-        let memo = std::mem::take(&mut self.writer.memo);
+        let question = self.writer.question;
         let (mark, outside) = (self.journal.len(), self.writer.guards.len());
         self.writer.selects += 1;
         self.learn(condition, holds);
-        self.writer.memo.clear();
-        let reg = self.computed(arm);
+        let reg = self.register(arm);
         let reg = self.reached(reg, outside);
         self.writer.selects -= 1;
         self.undo(mark);
-        self.writer.memo = memo;
+        self.writer.question = question;
         reg
     }
 
@@ -412,7 +430,7 @@ impl Walk<'_> {
         if self.writer.proof.steps.len() >= MOST_STEPS {
             return;
         }
-        let (from_x, from_y) = (self.register(x), self.register(y));
+        let [from_x, from_y] = self.registers([x, y]);
         let lesser = self.step(Step::Where(from_x, order, from_y));
         let greater = self.step(Step::Where(from_y, order.mirrored(), from_x));
         self.enter(lesser);
@@ -516,6 +534,7 @@ impl Walk<'_> {
         }
         let mut assumed: Vec<(LocalId, Reg)> = starts.iter().map(|&(local, _)| (local, hull)).collect();
         let broken = self.trial(body, &assumed);
+        let mut is_confirmed = broken.is_empty();
         for (assumption, &(local, first)) in assumed.iter_mut().zip(&starts) {
             if broken.contains(&local) {
                 let full = Interval::of_type(self.body.locals[local.index()].ty);
@@ -527,14 +546,16 @@ impl Walk<'_> {
             let full = Interval::of_type(self.body.locals[local.index()].ty);
             self.writer.typical.iter().any(|typical| typical[within as usize] != full)
         });
+        is_confirmed &= assumed.len() == starts.len();
         for _ in 0..2 {
-            let broken = if assumed.is_empty() { Vec::new() } else { self.trial(body, &assumed) };
-            if broken.is_empty() {
+            if is_confirmed || assumed.is_empty() {
                 return assumed;
             }
+            let broken = self.trial(body, &assumed);
+            is_confirmed = broken.is_empty();
             assumed.retain(|(local, _)| !broken.contains(local));
         }
-        Vec::new()
+        if is_confirmed { assumed } else { Vec::new() }
     }
 
     /// The variables that do not keep to an assumption: not in every launch, nor in a typical one
@@ -580,7 +601,7 @@ impl Walk<'_> {
         let y = *operands.get(1).unwrap_or(&x);
         let [ty, of] = [x, value].map(|value| self.body.ty(value));
         for (k, operand) in operands.iter().enumerate() {
-            let args = [x, y].map(|operand| self.register(operand));
+            let args = self.registers([x, y]);
             if self.writer.always[args[k] as usize].single().is_none() {
                 let reg = self.step(Step::Argument { op, args, k: k as u8, ty, of, result: to });
                 self.set_restricted(*operand, reg, depth - 1);
