@@ -391,7 +391,9 @@ impl Translator<'_> {
             Op::ShuffleBytes => self.cursor.ins().swizzle(a, b),
             Op::TruncateInt if ty.is_piece() => self.cursor.ins().fcvt_to_sint_sat(to, a),
             Op::TruncateInt => unreachable!("Cranelift's own conversions are kept"),
-            Op::CarryHalf | Op::LoadHalves(..) => unreachable!("pieces of 16 bytes have no halves"),
+            Op::CarryHalf | Op::LoadHalves(..) | Op::StoreHalves(..) => {
+                unreachable!("pieces of 16 bytes have no halves")
+            }
             Op::Widen { signed, high } => self.widen(signed, high, a),
             Op::WidenFloat { high } => {
                 let half = if high { self.words(a, a, [2, 3, 2, 3]) } else { a };

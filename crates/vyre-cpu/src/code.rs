@@ -16,6 +16,7 @@ use crate::row_reductions::runs_along;
 use crate::schedule::{interleave, nested};
 use crate::store_forwarding::forward;
 use crate::vector::{Calc, Frame, Index, Inst, VectorCode};
+use std::cell::Cell;
 use std::sync::LazyLock;
 use vyre_foundation::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind};
 
@@ -131,6 +132,8 @@ pub(crate) fn vector_form(
 ///   walks along a row, or if most of the live values would spill;
 /// - four times the default, if the kernel sums floats in order or is one chain of ops, and loads
 ///   neighbouring elements: each op waits for the one before, so more of them run side by side;
+/// - four times the default, if it loads and stores only neighbouring elements of one or two bytes,
+///   of which double the default is a single piece in 16-bit lanes;
 /// - double, if the default vector is several pieces, all values fit the registers and lanes do not
 ///   leave loops one by one.
 fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, machine: Machine) -> VectorCode {
@@ -168,6 +171,13 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, machine: M
             return usual();
         }
         if fits_registers(&wide, machine, bearable) {
+            if is_one_piece && works_on_narrow(&wide) {
+                let widest = lower(kernel, 4 * LANES, workgroup, effort);
+                // Values in 16-bit lanes take half of the registers that are counted.
+                if fits_registers(&widest, machine, 2) {
+                    return widest;
+                }
+            }
             if is_one_piece && (waits_for_sums(kernel) || is_chain(&wide)) {
                 let widest = lower(kernel, 4 * LANES, workgroup, effort);
                 if loads_together(&widest) && fits_registers(&widest, machine, 1) {
@@ -311,6 +321,32 @@ fn loads_together(code: &VectorCode) -> bool {
         Frame::Rows { full, .. } => !full.is_empty() && block(full),
         Frame::Groups(_) => false,
     }
+}
+
+/// Whether vectors away from borders access only neighbouring elements of one or two bytes.
+fn works_on_narrow(code: &VectorCode) -> bool {
+    fn block(code: &VectorCode, insts: &[Inst], found: &Cell<bool>) -> bool {
+        let access = |place: &Place, index: &Index, size: usize| match (place, index) {
+            (Place::Buffer(_), Index::Same(_)) => true,
+            (Place::Buffer(_), Index::Consecutive(_)) => {
+                found.set(true);
+                size <= 2
+            }
+            _ => false,
+        };
+        insts.iter().all(|inst| match inst {
+            Inst::Def(_, Calc::Load { place, element, index, .. }) => access(place, index, element.size()),
+            Inst::Store(store) => access(&store.place, &store.index, store.element.size()),
+            Inst::Def(_, Calc::Atomic { .. } | Calc::Subgroup { .. } | Calc::Tile(..))
+            | Inst::Tile(_)
+            | Inst::Clear { .. } => false,
+            Inst::If { condition, then, .. } if code.inner == Some(*condition) => block(code, then, found),
+            _ => nested(inst).into_iter().all(|insts| block(code, insts, found)),
+        })
+    }
+    let Frame::Rows { full, .. } = &code.frame else { return false };
+    let found = Cell::new(false);
+    block(code, full, &found) && found.get()
 }
 
 /// Whether vectors load from arbitrary indices more often than they compute. Each lane then takes a

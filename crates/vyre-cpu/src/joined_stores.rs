@@ -4,10 +4,10 @@
 //! A strided store alone writes lane by lane, since it must not touch the gaps between its
 //! elements. Where a block contains as many stores as the stride, one element apart, the last one
 //! writes for all. Where the stride is wider than that, as for small matrices, a run of stores that
-//! fills a piece in each lane becomes one: the values are transposed in registers. Nothing in
-//! between can access the same elements or leave the block.
+//! fills a piece in each lane, or half of one, becomes one: the values are transposed in registers.
+//! Nothing in between can access the same elements or leave the block.
 
-use crate::elements::{Bases, Elements, Stride};
+use crate::elements::{Bases, Elements, MOST_STRIDE, Stride};
 use crate::vector::{Calc, Frame, Index, Inst, Store, Var, VectorCode};
 use vyre_foundation::kernel::Place;
 
@@ -116,24 +116,26 @@ fn run_of_fields<'a>(
     let is_next = |k: usize| distance(&found[k].0) == distance(&found[k - 1].0) + 1;
     let start = (1..=own).rev().find(|&k| !is_next(k)).unwrap_or(0);
     let end = (own + 1..found.len()).find(|&k| !is_next(k)).unwrap_or(found.len());
-    let size = first.run()?;
     // Whole runs from the lowest field on.
-    let from = start + (own - start) / size * size;
-    (from + size <= end).then(|| found[from..from + size].to_vec())
+    first.runs().into_iter().flatten().find_map(|size| {
+        let from = start + (own - start) / size * size;
+        (from + size <= end).then(|| found[from..from + size].to_vec())
+    })
 }
 
 impl Field<'_> {
-    /// Number of neighbouring fields that are stored together: all of a small record, or a piece of
-    /// 32 bytes of one whose stride is wide.
-    fn run(&self) -> Option<usize> {
+    /// Numbers of neighbouring fields that are stored together, the best first: all of a small
+    /// record, or a piece of 32 bytes of one whose stride is wide, or half of one.
+    fn runs(&self) -> [Option<usize>; 2] {
         const PIECE: usize = 32;
         let bytes = self.store.element.size();
         match self.stride {
-            2..=4 => Some(self.stride as usize),
+            2..=4 => [Some(self.stride as usize), None],
             _ if matches!(self.store.index, Index::Spaced(..)) && bytes >= 4 && !self.store.checked => {
-                Some(PIECE / bytes)
+                let is_half = bytes == 4 && self.stride <= MOST_STRIDE;
+                [Some(PIECE / bytes), is_half.then_some(PIECE / bytes / 2)]
             }
-            _ => None,
+            _ => [None, None],
         }
     }
 }

@@ -6,7 +6,7 @@
 //! Results are bit-identical to the interpreter's.
 
 // Tuning constants have beside them what set them. Figures on code size are of the machine code of
-// the 54 kernels in `bench/user`, `bench/kernels` and `examples`, called the benchmarks.
+// 54 kernels in `bench/user`, `bench/kernels` and `examples`, called the benchmarks.
 
 #![allow(unsafe_code)] // Runs machine code on callers' memory; each block justifies itself.
 

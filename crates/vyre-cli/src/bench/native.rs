@@ -24,7 +24,8 @@ kernels! {
     "stencil" "blur" "sobel" "threshold" "grey" "equalise" "life" "matvec" "transpose" "batched" "solve" "gram" "csr" "nbody"
     "gcd" "popcount" "parity" "xorshift" "automaton" "dfa" "upper" "fir" "iir" "haar" "complex" "options_f64"
     "spaces" "dots" "bins" "yuv" "erode" "hex" "sad" "dct" "butterfly" "eliminate" "digits" "prefix" "normalise"
-    "polynomial" "redblack" "characters" "columns"
+    "polynomial" "redblack" "characters" "columns" "blend" "gauss" "median" "resize" "hsv" "base64" "lines" "runs" "crc"
+    "hamming" "argmin" "kmeans" "tridiagonal" "multiply" "fixed" "radix4"
 }
 
 /// Embeds the C files by name.

@@ -4,8 +4,10 @@
 //! Lanes that are a wide constant stride apart share no piece, so a load at such a stride goes lane
 //! by lane. Where a stretch of code loads many elements of the records, a *window* of each record,
 //! as wide as a piece, is loaded for every lane, and a square of windows is transposed: each load
-//! is a row of the result. Of elements narrower than a lane, windows of 16 bytes are transposed in
-//! words as wide as a lane, and each load takes a part of its word. A window is between elements
+//! is a row of the result. Windows of four words are loaded two to a piece. Of elements narrower
+//! than a lane, windows of 16 bytes are transposed in words as wide as a lane, and each load takes
+//! a part of its word. Records of two or three words follow one another in memory: whole pieces of
+//! them are loaded once, and each load takes its words from them. A window is between elements
 //! that the stretch loads, so all of it is in range; nothing wraps between them, since a buffer
 //! never has an element with the index 2^32 - 1. A stretch ends at a store to an element that it
 //! loads.
@@ -15,7 +17,7 @@ use super::windows::{Column, LaneAddress};
 use super::{Emitter, Pieces, element_bytes};
 use crate::elements::MOST_STRIDE;
 use crate::piece::{Block, I32, I64, Lane, Narrow, Value as Operand};
-use crate::vector::{Reg, Store};
+use crate::vector::{Index, Reg, Store};
 use vyre_foundation::kernel::BufferId;
 use vyre_foundation::types::{DataType, Value};
 
@@ -34,7 +36,7 @@ impl Emitter<'_> {
         reg: Reg,
         column: Column,
         (buffer, element): (BufferId, DataType),
-        index: [Reg; 2],
+        index: Index,
     ) -> Pieces {
         let width = if self.halves.regs[reg.0 as usize] { Width::Half } else { Width::Full };
         let words = self.window(reg, column, (buffer, element), index, width);
@@ -75,7 +77,7 @@ impl Emitter<'_> {
         reg: Reg,
         column: Column,
         (buffer, element): (BufferId, DataType),
-        index: [Reg; 2],
+        index: Index,
         width: Width,
     ) -> Vec<Pieces> {
         let block = self.builder.current();
@@ -93,6 +95,15 @@ impl Emitter<'_> {
         let lanes: Vec<LaneAddress> =
             lanes.into_iter().map(|(lane, offset)| (lane, offset - below)).collect();
         let columns = match (narrow(element), width) {
+            (None, _) if column.bytes < 16 => self.columns_of_short_records(element, &lanes),
+            (None, _) if column.bytes < self.builder.piece(Lane::I32).bytes() => {
+                let ty = self.piece_type(element.value_type());
+                let mut columns = self.columns_of_words(&lanes);
+                for piece in columns.iter_mut().flatten() {
+                    *piece = self.builder.bitcast(ty, *piece);
+                }
+                columns
+            }
             (None, _) => {
                 let count = self.builder.piece(Lane::I32).bytes() as usize / element.size();
                 self.transposed(element, &lanes, count)
@@ -131,6 +142,30 @@ impl Emitter<'_> {
             }
         }
         columns
+    }
+
+    /// Loads records of two or three words that follow one another, and returns the vectors of each
+    /// word.
+    fn columns_of_short_records(&mut self, element: DataType, lanes: &[LaneAddress]) -> Vec<Pieces> {
+        let words = self.builder.piece(Lane::I32);
+        let ty = self.piece_type(element.value_type());
+        let ((first, offset), (_, next)) = (lanes[0], lanes[1]);
+        let (in_piece, stride) = (words.lane_count() as usize, (next - offset) as usize / 4);
+        let loaded: Pieces = (0..lanes.len() * stride / in_piece)
+            .map(|k| self.builder.load(words, first, offset + (k as u32 * words.bytes()) as i32))
+            .collect();
+        let column = |this: &mut Self, word: usize| {
+            let at = |lane: usize| lane * stride + word;
+            let places: Vec<(Operand, u8)> = (0..lanes.len())
+                .map(|lane| (loaded[at(lane) / in_piece], (at(lane) % in_piece) as u8))
+                .collect();
+            let picked = places.chunks(in_piece).map(|places| {
+                let piece = this.builder.gather_lanes(places);
+                this.builder.bitcast(ty, piece)
+            });
+            picked.collect()
+        };
+        (0..stride).map(|word| column(self, word)).collect()
     }
 
     /// Loads a word of every lane, a few words apart, and returns it, or its lower and upper half.
@@ -201,10 +236,28 @@ impl Emitter<'_> {
 
     /// Stores a run of neighbouring elements of every lane.
     pub(super) fn store_columns(&mut self, buffer: BufferId, index: [Reg; 2], store: &Store) {
-        let lanes = self.column_addresses(buffer, store.element, index);
+        let lanes = self.column_addresses(buffer, store.element, Index::Spaced(index[0], index[1]));
         let fields: Vec<Reg> = std::iter::once(store.value).chain(store.more.iter().copied()).collect();
         let columns: Vec<Pieces> = fields.into_iter().map(|reg| self.vector(reg)).collect();
+        if columns.len() * store.element.size() < self.builder.piece(Lane::I32).bytes() as usize {
+            return self.store_halves_of_pieces(&lanes, &columns);
+        }
         self.store_transposed(store.element, &lanes, &columns);
+    }
+
+    /// Stores four neighbouring words of every lane, given the vectors of each. Lanes share an
+    /// address.
+    fn store_halves_of_pieces(&mut self, lanes: &[LaneAddress], columns: &[Pieces]) {
+        let words = self.builder.piece(Lane::I32);
+        for (piece, group) in lanes.chunks(words.lane_count() as usize).enumerate() {
+            let pieces: Pieces =
+                columns.iter().map(|column| self.builder.bitcast(words, column[piece])).collect();
+            let turned = self.builder.transpose(4, &pieces);
+            for (k, piece) in turned.into_iter().enumerate() {
+                let ((address, low), (_, high)) = (group[k], group[k + 4]);
+                self.builder.store_halves(piece, address, [low, high]);
+            }
+        }
     }
 
     /// Stores neighbouring elements of every lane, given the vectors of each.
@@ -231,17 +284,26 @@ impl Emitter<'_> {
         &mut self,
         buffer: BufferId,
         element: DataType,
-        index: [Reg; 2],
+        index: Index,
     ) -> Vec<LaneAddress> {
-        let stride = self.constants[index[1].0 as usize].and_then(Value::as_u32);
-        if let Some(stride) = stride.filter(|&stride| stride <= MOST_STRIDE) {
-            let first = self.scalar(index[0]);
-            let first = self.builder.extend_unsigned(I64, first);
-            let address = self.address(buffer, element, first);
-            let apart = stride as i32 * element_bytes(element) as i32;
-            return (0..self.lanes() as i32).map(|lane| (address, apart * lane)).collect();
-        }
-        let lanes = self.spaced_lanes(index);
-        lanes.into_iter().map(|lane| (self.address(buffer, element, lane), 0)).collect()
+        let (base, stride) = match index {
+            Index::Strided(base, stride) => (base, stride as u32),
+            Index::Spaced(base, stride) => {
+                let known = self.constants[stride.0 as usize].and_then(Value::as_u32);
+                let Some(stride) = known.filter(|&stride| stride <= MOST_STRIDE) else {
+                    let lanes = self.spaced_lanes([base, stride]);
+                    return lanes.into_iter().map(|lane| (self.address(buffer, element, lane), 0)).collect();
+                };
+                (base, stride)
+            }
+            Index::Same(_) | Index::Consecutive(_) | Index::Mostly { .. } | Index::Each(_) => {
+                unreachable!("lanes of records are spaced evenly")
+            }
+        };
+        let first = self.scalar(base);
+        let first = self.builder.extend_unsigned(I64, first);
+        let address = self.address(buffer, element, first);
+        let apart = stride as i32 * element_bytes(element) as i32;
+        (0..self.lanes() as i32).map(|lane| (address, apart * lane)).collect()
     }
 }

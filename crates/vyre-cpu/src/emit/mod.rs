@@ -493,11 +493,11 @@ impl Emitter<'_> {
             Calc::Load {
                 place: Place::Buffer(buffer), element, index: Index::Spaced(base, stride), ..
             } if self.is_in_square(reg) => self.load_square(reg, *buffer, *element, [*base, *stride]),
-            Calc::Load {
-                place: Place::Buffer(buffer), element, index: Index::Spaced(base, stride), ..
-            } if self.columns.contains_key(&reg) => {
+            Calc::Load { place: Place::Buffer(buffer), element, index, .. }
+                if self.columns.contains_key(&reg) =>
+            {
                 let column = self.columns[&reg];
-                self.load_column(reg, column, (*buffer, *element), [*base, *stride])
+                self.load_column(reg, column, (*buffer, *element), *index)
             }
             Calc::Load { place, element, index, checked } => {
                 self.note_neighbours(reg, calc);

@@ -5,7 +5,7 @@
 
 use super::{Emitter, Pieces};
 use crate::piece::{I64, IntOrder, Value as Operand};
-use crate::vector::{Reg, Store};
+use crate::vector::{Index, Reg, Store};
 use vyre_foundation::kernel::BufferId;
 use vyre_foundation::types::DataType;
 
@@ -46,11 +46,16 @@ impl Emitter<'_> {
         index: [Reg; 2],
         checked: bool,
     ) -> Pieces {
-        if !checked {
-            let indices = self.spaced_lanes(index);
-            return self.load_lanes(buffer, element, &indices);
-        }
         let ty = element.value_type();
+        if !checked {
+            let lanes = self.column_addresses(buffer, element, Index::Spaced(index[0], index[1]));
+            return self.collect_lanes(ty, |this, lane| {
+                let (address, offset) = lanes[lane];
+                let address = this.builder.add_const(address, offset.into());
+                let value = this.load_element(element, address);
+                this.lane_of(ty, value)
+            });
+        }
         let (fast, slow, after) =
             (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
         self.builder.set_cold(slow);

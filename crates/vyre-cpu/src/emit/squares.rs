@@ -7,7 +7,7 @@
 use super::windows::LaneAddress;
 use super::{Emitter, Pieces};
 use crate::piece::Lane;
-use crate::vector::{Reg, Store};
+use crate::vector::{Index, Reg, Store};
 use vyre_foundation::kernel::BufferId;
 use vyre_foundation::types::DataType;
 
@@ -65,7 +65,7 @@ impl Emitter<'_> {
 
     /// Loads a column per lane, and returns the vectors of the rows.
     fn loaded_columns(&mut self, buffer: BufferId, element: DataType, index: [Reg; 2]) -> Vec<Pieces> {
-        let lanes = self.column_addresses(buffer, element, index);
+        let lanes = self.column_addresses(buffer, element, Index::Spaced(index[0], index[1]));
         self.transposed(element, &lanes, self.square_rows())
     }
 
@@ -81,6 +81,7 @@ impl Emitter<'_> {
         }
         let values = self.vector(store.value);
         let is_first = self.square.as_ref().is_some_and(|square| square.store.is_none());
+        let index = Index::Spaced(index[0], index[1]);
         let lanes = if is_first { self.column_addresses(buffer, store.element, index) } else { Vec::new() };
         if let Some(square) = &mut self.square {
             let element = store.element;

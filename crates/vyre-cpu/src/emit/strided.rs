@@ -374,6 +374,9 @@ impl Emitter<'_> {
             .map(|reg| self.vector(reg))
             .collect();
         let bytes = element_bytes(store.element) as i32;
+        if bytes == 4 && fields.len() == 4 && self.builder.piece(Lane::I32).bytes() == 32 {
+            return self.store_records_of_four(&fields, address);
+        }
         if bytes >= 4 {
             return self.store_mixed_words(&fields, bytes / 4, address);
         }
@@ -464,6 +467,22 @@ impl Emitter<'_> {
             let piece = self.builder.gather_lanes(&stream[start..start + in_piece]);
             self.builder.store(piece, address, 4 * start as i32);
             at += in_piece;
+        }
+    }
+
+    /// Stores records of four words. Transposed within groups of 16 bytes, two pieces hold the lower
+    /// and the upper records of a range of lanes.
+    fn store_records_of_four(&mut self, fields: &[Pieces], address: Operand) {
+        let words = self.piece_type(ValueType::U32);
+        for number in 0..fields[0].len() {
+            let pieces: Pieces =
+                fields.iter().map(|field| self.builder.bitcast(words, field[number])).collect();
+            let turned = self.builder.transpose(4, &pieces);
+            let pairs = [(0, false), (2, false), (0, true), (2, true)];
+            for (place, (first, high)) in pairs.into_iter().enumerate() {
+                let piece = self.builder.interleave(16, high, turned[first], turned[first + 1]);
+                self.builder.store(piece, address, 32 * (4 * number + place) as i32);
+            }
         }
     }
 

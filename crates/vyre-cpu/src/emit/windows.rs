@@ -7,11 +7,16 @@ use crate::piece::Value as Operand;
 use crate::schedule::nested;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, Store, VectorCode};
 use hashbrown::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 use vyre_foundation::kernel::{self, BufferId};
 use vyre_foundation::types::DataType;
 
 /// Address and offset of a lane's element.
 pub(super) type LaneAddress = (Operand, i32);
+
+/// Strides of records of words that are loaded whole: those of at most 16 bytes. `complex` and
+/// `haar` have 2 words, `kmeans` 3, `radix4` 4.
+const SHORT_RECORDS: RangeInclusive<u32> = 2..=4;
 
 /// The place of a load in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +108,7 @@ impl Search {
         let Calc::Load {
             place: kernel::Place::Buffer(buffer),
             element,
-            index: index @ Index::Spaced(..),
+            index: index @ (Index::Spaced(..) | Index::Strided(..)),
             checked: false,
         } = calc
         else {
@@ -112,6 +117,10 @@ impl Search {
         let Some(elements) = self.bases.elements(*index) else { return };
         let Stride::Constant(stride) = elements.stride else { return };
         let is_word = element.size() >= 4;
+        let is_short = matches!(index, Index::Strided(..));
+        if is_short && !(element.size() == 4 && SHORT_RECORDS.contains(&stride)) {
+            return;
+        }
         if !is_word && (narrow(*element).is_none() || stride > MOST_STRIDE || self.piece_bytes < 32) {
             return;
         }
@@ -170,14 +179,20 @@ impl Search {
 }
 
 impl Search {
-    /// Bytes of the windows of a record of which this many bytes are loaded. Narrow elements that
+    /// Bytes of the windows of a record of which this many bytes are loaded. Records of a few words
+    /// are loaded whole, and four words of others if they do not fill a piece. Narrow elements that
     /// do not fill 16 bytes are loaded in words, if the records are whole words close together.
     fn window_bytes(&self, record: &Record, loaded: i64) -> Option<u32> {
-        if narrow(record.element).is_none() {
-            return Some(self.piece_bytes);
-        }
         let Stride::Constant(stride) = record.first.stride else { return None };
         let apart = stride as usize * record.element.size();
+        if narrow(record.element).is_none() {
+            let is_four = (16..i64::from(self.piece_bytes)).contains(&loaded) && stride <= MOST_STRIDE;
+            return match record.element.size() {
+                4 if SHORT_RECORDS.contains(&stride) => (loaded >= apart as i64).then_some(apart as u32),
+                4 if is_four => Some(16),
+                _ => Some(self.piece_bytes),
+            };
+        }
         match loaded {
             16.. => Some(16),
             4.. if apart.is_multiple_of(4) && (2..8).contains(&(apart / 4)) => Some(4),

@@ -411,7 +411,7 @@ impl Builder {
         self.push(Op::MoveUpWithin(by), self.ty(piece), &[below, piece])
     }
 
-    fn interleave(&mut self, bytes: u8, high: bool, a: Value, b: Value) -> Value {
+    pub(crate) fn interleave(&mut self, bytes: u8, high: bool, a: Value, b: Value) -> Value {
         self.push(Op::Interleave { bytes, high }, self.ty(a), &[a, b])
     }
 
@@ -547,6 +547,11 @@ impl Builder {
 
     pub(crate) fn store(&mut self, value: Value, address: Value, offset: i32) {
         self.push(Op::Store(offset), I8, &[value, address]);
+    }
+
+    /// Stores the halves of a piece of 32 bytes to separate offsets.
+    pub(crate) fn store_halves(&mut self, piece: Value, address: Value, [low, high]: [i32; 2]) {
+        self.push(Op::StoreHalves(low, high), I8, &[piece, address]);
     }
 
     /// Stores a piece past the caches where the machine supports it; the address and the offset are

@@ -413,6 +413,8 @@ pub(crate) enum Op {
     LoadNarrow(Narrow, i32),
     /// Operands are the value, then the address.
     Store(i32),
+    /// The halves of a piece of 32 bytes to separate offsets.
+    StoreHalves(i32, i32),
     /// `Store` past the caches: a piece of 32 bytes, with address and offset multiples of 16.
     StorePast(i32),
     /// The low bytes of a scalar or of a piece's lanes.
@@ -441,6 +443,7 @@ impl Op {
         matches!(
             self,
             Op::Store(_)
+                | Op::StoreHalves(..)
                 | Op::StorePast(_)
                 | Op::StoreNarrow { .. }
                 | Op::StoreMasked { .. }

@@ -232,7 +232,7 @@ impl Checker<'_> {
             Op::Load(_) => given == [I64],
             Op::LoadNarrow(from, _) => given == [I64] && u32::from(from.bytes) < ty.lane.bytes(),
             Op::Store(_) | Op::StoreNarrow { .. } => given == [first, I64],
-            Op::StorePast(_) => given == [first, I64] && first.bytes() == 32,
+            Op::StoreHalves(..) | Op::StorePast(_) => given == [first, I64] && first.bytes() == 32,
             Op::StoreMasked { bytes, .. } => {
                 let lane = first.lane.bytes();
                 let is_narrower = matches!((lane, bytes), (2, 1) | (4, 1 | 2));

@@ -28,6 +28,7 @@ macro_rules! not_by_type {
             | Op::LoadHalves(..)
             | Op::LoadNarrow(..)
             | Op::Store(_)
+            | Op::StoreHalves(..)
             | Op::StorePast(_)
             | Op::StoreNarrow { .. }
             | Op::StoreMasked { .. }
@@ -530,6 +531,7 @@ impl<'f> Selector<'f> {
             Op::LoadNarrow(narrow, offset) => self.load_narrow(value, narrow, offset),
             Op::LoadHalves(low, high) => self.load_halves(value, [low, high]),
             Op::Store(offset) => self.store(value, offset),
+            Op::StoreHalves(low, high) => self.store_in_halves(value, [low, high], op::STORE),
             Op::StorePast(offset) => self.store_past(value, offset),
             Op::StoreNarrow { bytes, offset } => self.store_narrow(value, bytes, offset),
             Op::StoreMasked { bytes, offset } => self.store_masked(value, bytes, offset),

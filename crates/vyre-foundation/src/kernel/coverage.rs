@@ -5,8 +5,8 @@
 //!
 //! - element `x`, the position on the first axis;
 //! - element `y * width + x`;
-//! - elements `x * width` to `x * width + width - 1`, one after the other in a loop, or by stores
-//!   to `x * 4`, `x * 4 + 1` and so on.
+//! - elements `x * width` to `x * width + width - 1`, one after the other in a loop from 0 or from
+//!   `x * width`, or by stores to `x * 4`, `x * 4 + 1` and so on.
 //!
 //! The output is then fully written if those elements include all of it, which depends on the
 //! dispatch: the domain and the width must match. Stores under a guard count where the dispatch
@@ -139,9 +139,10 @@ impl Coverage {
         let written = match self.elements.whole() {
             Some(Elements::Own) if y == 1 => x,
             Some(Elements::OwnInRows(width)) if width.value(element) == Some(x) => x * y,
+            // The end of a block that a loop goes up to must not wrap.
             Some(Elements::Block(width)) if y == 1 => match width.value(element) {
-                Some(width) => width * x,
-                None => return false,
+                Some(width) if width * x <= u32::MAX.into() => width * x,
+                Some(_) | None => return false,
             },
             _ => return false,
         };
@@ -236,9 +237,22 @@ enum Known {
         counter: Option<Counter>,
         field: u32,
     },
+    /// Element `x * width + width`, of a width that is not a constant.
+    BlockEnd(Width),
     /// The least of these lengths.
     Length(Vec<BufferId>),
     Guard(Vec<Guard>),
+}
+
+impl Known {
+    /// Whether this is the end of the block of elements that starts at `x * width`.
+    fn is_block_end(&self, of: Width) -> bool {
+        match *self {
+            Known::BlockEnd(width) => width == of,
+            Known::Field { width, counter: None, field } => width == of && width == Width::Constant(field),
+            _ => false,
+        }
+    }
 }
 
 /// A part of a condition.
@@ -305,15 +319,24 @@ impl Walk<'_> {
                 return reached || other_reached;
             }
             StmtKind::For { counter, from, to, step, body } => {
-                let count = match [from, to, step].map(|value| self.known.get(value)) {
+                let steps = Counter { value: *counter, step: 1 };
+                let (count, known) = match [from, to, step].map(|value| self.known.get(value)) {
+                    _ if leaves(body) => return self.any_rounds(body, covered),
                     [
                         Some(Known::Width(Width::Constant(0))),
                         Some(&Known::Width(count)),
                         Some(Known::Width(Width::Constant(1))),
-                    ] if !leaves(body) => count,
+                    ] => (count, Known::Steps(steps, 0)),
+                    [
+                        Some(&Known::Field { width, counter: None, field: 0 }),
+                        Some(to),
+                        Some(Known::Width(Width::Constant(1))),
+                    ] if to.is_block_end(width) => {
+                        (width, Known::Field { width, counter: Some(steps), field: 0 })
+                    }
                     _ => return self.any_rounds(body, covered),
                 };
-                self.known.insert(*counter, Known::Steps(Counter { value: *counter, step: 1 }, 0));
+                self.known.insert(*counter, known);
                 let mut inside = vec![Coverage::default(); covered.len()];
                 self.block(body, &mut inside);
                 for (covered, inside) in covered.iter_mut().zip(inside) {
@@ -451,6 +474,9 @@ fn combined(op: Op, a: &Known, b: &Known) -> Option<Known> {
         (Op::Add, &Known::Field { width, counter, field }, Known::Width(Width::Constant(more))) => {
             Known::Field { width, counter, field: field.checked_add(*more)? }
         }
+        (Op::Add, &Known::Field { width, counter: None, field: 0 }, &Known::Width(more)) if more == width => {
+            Known::BlockEnd(width)
+        }
         (Op::Add, &Known::Field { width, counter: None, field }, &Known::Steps(counter, plus)) => {
             Known::Field { width, counter: Some(counter), field: field.checked_add(plus)? }
         }
@@ -550,6 +576,16 @@ mod tests {
         check_blocks(rows, [7, 8, 57], false);
         check_blocks(rows, [0, 8, 8], false);
         check_blocks("let at = n * i; for k in 0..n { let j = at + k; y[j] = 1 }", [7, 8, 56], true);
+        let from_start = "let at = n * i; for k in at..at + n { y[k] = 1 }";
+        check_blocks(from_start, [7, 8, 56], true);
+        check_blocks(from_start, [7, 8, 57], false);
+        check_blocks(from_start, [0, 8, 8], false);
+        check_blocks(&from_start.replace("at + n", "at + 7"), [7, 8, 56], false);
+        check_blocks(&from_start.replace("at..", "at + 1.."), [7, 8, 56], false);
+        check_blocks(&from_start.replace("y[k]", "y[k + 1]"), [7, 8, 56], false);
+        check_blocks("for k in i * 8..i * 8 + 8 { y[k] = k }", [7, 7, 56], true);
+        check_blocks("for k in i * 8..i * 8 + 7 { y[k] = k }", [7, 7, 56], false);
+        check_blocks("for k in i * 8..i * 8 + 8 { y[i * 8 + k] = k }", [7, 7, 56], false);
         check_blocks("for k in 0..n { if k < 5 { continue } y[i * n + k] = k }", [7, 8, 56], false);
         check_blocks("for k in 0..n { y[i * n + k] = k; if x[k] == 3 { break } }", [7, 8, 56], false);
         check_blocks("for k in 0..n { if x[k] == 3 { return } y[i * n + k] = k }", [7, 8, 56], false);

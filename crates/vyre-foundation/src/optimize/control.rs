@@ -1,7 +1,12 @@
 //! Control flow decided by constants: branches not taken, loops that do not run, unreachable
-//! statements.
+//! statements; and exits from the middle of a block, which become branches.
+//!
+//! `if c { a; return } b` becomes `if c { a } else { b }` where the invocation ends after `b`, and
+//! likewise with `continue` where an iteration does. A back end that runs invocations as lanes of a
+//! vector then sees both sides of a branch, of which most vectors take one as a whole, instead of
+//! lanes that are gone for the rest of the kernel.
 
-use super::walk::{definitions, each_block_mut, ends};
+use super::walk::{any_stmt, definitions, each_block_mut, ends};
 use crate::kernel::{Def, KernelBody, Stmt, StmtKind, ValueId};
 use crate::types::Value;
 
@@ -37,6 +42,77 @@ pub(super) fn run(body: &mut KernelBody) {
             simplify_block(statements, block, &constant);
         }
     });
+    branch_instead_of_exit(&mut body.body, Some(Exit::Return));
+}
+
+/// An exit that does the same as reaching the end of a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    Return,
+    Continue,
+}
+
+impl Exit {
+    /// Whether a block takes this exit at its end.
+    fn ends(self, block: &[Stmt]) -> bool {
+        block.last().is_some_and(|last| match self {
+            Exit::Return => matches!(last.kind, StmtKind::Return),
+            Exit::Continue => matches!(last.kind, StmtKind::Continue),
+        })
+    }
+}
+
+/// Turns exits into branches in a block and in those nested in it, given the exit that does the
+/// same as reaching its end, if there is one.
+fn branch_instead_of_exit(block: &mut Vec<Stmt>, end: Option<Exit>) {
+    if let Some(exit) = end {
+        nest_rest(block, exit);
+        while exit.ends(block) {
+            block.pop();
+        }
+    }
+    let count = block.len();
+    for (number, stmt) in block.iter_mut().enumerate() {
+        let is_last = number + 1 == count;
+        match &mut stmt.kind {
+            StmtKind::If { then, otherwise, .. } => {
+                let end = end.filter(|_| is_last);
+                branch_instead_of_exit(then, end);
+                branch_instead_of_exit(otherwise, end);
+            }
+            StmtKind::Region { body, .. } => branch_instead_of_exit(body, end.filter(|_| is_last)),
+            StmtKind::For { body, .. } | StmtKind::Loop(body) => {
+                branch_instead_of_exit(body, Some(Exit::Continue));
+            }
+            StmtKind::Def(..)
+            | StmtKind::Set(..)
+            | StmtKind::Clear(_)
+            | StmtKind::Store { .. }
+            | StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::Return
+            | StmtKind::Barrier
+            | StmtKind::Trap(_) => {}
+        }
+    }
+}
+
+/// Moves what follows the first branch with a side that takes the exit to its other side. Barriers
+/// stay where they are: back ends cut kernels at them.
+fn nest_rest(block: &mut Vec<Stmt>, exit: Exit) {
+    let is_taken = |stmt: &Stmt| {
+        let StmtKind::If { then, otherwise, .. } = &stmt.kind else { return false };
+        exit.ends(then) && !ends(otherwise) || exit.ends(otherwise) && !ends(then)
+    };
+    let Some(at) = block.iter().position(is_taken) else { return };
+    if any_stmt(&block[at + 1..], &|kind| matches!(kind, StmtKind::Barrier)) {
+        return;
+    }
+    let rest = block.split_off(at + 1);
+    if let Some(Stmt { kind: StmtKind::If { then, otherwise, .. }, .. }) = block.last_mut() {
+        let other = if exit.ends(then) { otherwise } else { then };
+        other.extend(rest);
+    }
 }
 
 fn is_control(kind: &StmtKind) -> bool {

@@ -1,5 +1,6 @@
 //! Addresses, loads, stores and atomics.
 
+use super::super::bytes::Vex;
 use super::super::instruction::{Alu, Base, Condition, InstKind, MemoryOperand, OperandOrder, Retry};
 use super::{ARGUMENTS, RegisterOrMemory, Selector, general, op, typed};
 use crate::piece::{F64, Narrow, Op, Update, Value};
@@ -173,21 +174,26 @@ impl Selector<'_> {
     /// Stores in halves: callers' memory is rarely aligned to more than 16 bytes, and stores past
     /// the caches are combined into lines.
     pub(super) fn store_past(&mut self, value: Value, offset: i32) {
+        self.store_in_halves(value, [offset, offset + 16], op::STORE_PAST);
+        self.stores_past = true;
+    }
+
+    /// Stores the halves of a piece to these offsets.
+    pub(super) fn store_in_halves(&mut self, value: Value, offsets: [i32; 2], store: Vex) {
         let [what, address] = self.args(value);
         let low = self.register(what);
         let high = self.high_half(low);
-        for (half, offset) in [(low, offset), (high, offset + 16)] {
+        for (half, offset) in [low, high].into_iter().zip(offsets) {
             let memory = self.address(address, offset);
             let operands = [Operand::reg_use(half)];
             self.push_with(
-                InstKind::Vector(op::STORE_PAST, OperandOrder::Store),
+                InstKind::Vector(store, OperandOrder::Store),
                 false,
                 &operands,
                 Some(memory),
                 None,
             );
         }
-        self.stores_past = true;
     }
 
     /// Matches a sum with the element at the address that is stored back there: one instruction.
