@@ -89,8 +89,8 @@ fn run_silent(
     }
 }
 
-/// Runs a call with its own configuration. Apart from calls without one, whose stack frame need not
-/// have room for it.
+/// Runs a call with its own configuration. Not inlined, so that the stack frame of other calls has
+/// no room for one.
 #[inline(never)]
 fn run_configured(
     core: &Arc<Core>,
