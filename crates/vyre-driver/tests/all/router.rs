@@ -567,7 +567,7 @@ fn batches_have_times_of_their_own_and_share_what_is_known_of_results() {
     program.verified(B, Ok(&[]), 0);
     for call in 0..20 {
         run(&program, &naming(B, call), 10);
-        run(&batches, &naming(B, call), 90);
+        run(batches, &naming(B, call), 90);
     }
     assert_eq!((program.in_batches().calls(), router.programs().len()), (20, 2));
     let learnt = router.learned();
