@@ -80,7 +80,7 @@ pub(crate) fn all() -> Vec<Device> {
         certificate: newest(&certificates, profile),
     });
     let refused = report.refused.iter().map(|refusal| Device {
-        id: refusal.id,
+        id: &refusal.backend,
         state: State::Refused(refusal.reason.clone()),
         names: Vec::new(),
         certificate: None,

@@ -7,7 +7,7 @@ use vyre_conform::backends::NullBackend;
 use vyre_driver::observability::{LaunchRecord, record_launch, snapshot_dispatch_telemetry};
 use vyre_driver::pgo::PgoTable;
 use vyre_driver::router::{
-    BackendIndex, Call, Candidate, Conformance, Policy, ProgramRoutes, Router, Timing,
+    BackendIndex, Candidate, Conformance, Policy, ProgramRoutes, RouteRequest, Router, Timing,
 };
 use vyre_driver::{
     Cached, CompiledPipeline, DeviceProfile, DispatchConfig, PipelineCache, PipelineKey, VyreBackend,
@@ -84,7 +84,7 @@ fn compile(bencher: Bencher) {
 #[divan::bench(threads = [1, 2], sample_size = 1000)]
 fn route_and_report(bencher: Bencher) {
     let program = routed_program();
-    let call = Call::new(1 << 20, 1);
+    let call = RouteRequest::new(1 << 20, 1);
     bencher.bench(|| {
         let route = program.route(&call).unwrap();
         program.finished(&route, 1_000);
@@ -99,7 +99,7 @@ fn routed_dispatch_borrowed_into(bencher: Bencher) {
     let (program, hints, start) = (routed_program(), HotPathHints::default(), Instant::now());
     bencher.with_inputs(|| vec![vec![0; 64]]).bench_refs(|slots| {
         let before = start.elapsed().as_nanos() as u64;
-        let route = program.route(&Call::new(1 << 20, before)).unwrap();
+        let route = program.route(&RouteRequest::new(1 << 20, before)).unwrap();
         pipeline.dispatch_borrowed_into(&[&[1; 64]], &config, slots).unwrap();
         let elapsed = start.elapsed().as_nanos() as u64 - before;
         program.finished(&route, elapsed);

@@ -9,6 +9,8 @@
 //! No failure here is an error for the caller: without the folder, every process compiles for
 //! itself.
 
+use crate::storage::{CacheFile, delete_oldest, files_in};
+use crate::tables::{UserFolder, user_file};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -34,11 +36,7 @@ pub struct Binaries {
 impl Binaries {
     /// The user's folder for this backend.
     pub fn of_user(backend: &str) -> Binaries {
-        // Empty or relative paths count as unset, as the XDG specification requires.
-        let absolute =
-            |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-        Binaries { folder: cache.map(|cache| cache.join("vyre").join(backend)) }
+        Binaries { folder: user_file(UserFolder::Cache, backend) }
     }
 
     /// Uses this folder.
@@ -91,7 +89,9 @@ impl Binaries {
             tracing::debug!(file = %path.display(), %error, "a binary was not cached");
             return;
         }
-        drop_oldest(folder);
+        // Go down to three quarters, so that not every store has to evict.
+        let files = files_in(folder).into_iter().filter_map(|path| CacheFile::of(vec![path]));
+        delete_oldest(files.collect(), MOST_BYTES, MOST_BYTES / 4 * 3);
     }
 }
 
@@ -114,33 +114,6 @@ fn unpack(mut content: Vec<u8>) -> Option<Vec<u8>> {
     }
     content.drain(..MARK.len() + 32);
     Some(content)
-}
-
-/// Removes the least recently used files until the folder is within its limit. Tolerates concurrent
-/// removal.
-fn drop_oldest(folder: &Path) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    let mut files: Vec<(SystemTime, u64, PathBuf)> = entries
-        .flatten()
-        .filter_map(|entry| {
-            let facts = entry.metadata().ok().filter(fs::Metadata::is_file)?;
-            Some((facts.modified().ok()?, facts.len(), entry.path()))
-        })
-        .collect();
-    let mut total: u64 = files.iter().map(|(_, size, _)| size).sum();
-    if total <= MOST_BYTES {
-        return;
-    }
-    files.sort();
-    // Go down to three quarters, so that not every store has to evict.
-    for (_, size, path) in files {
-        if total <= MOST_BYTES / 4 * 3 {
-            break;
-        }
-        if fs::remove_file(path).is_ok() {
-            total -= size;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -60,11 +60,11 @@ impl fmt::Display for Unfinished {
 /// default.
 const STACK: usize = 64 << 20;
 
-/// Work on a dedicated thread, which can enter drivers.
-struct Work<T>(Receiver<Result<T, String>>);
+/// WorkThread on a dedicated thread, which can enter drivers.
+struct WorkThread<T>(Receiver<Result<T, String>>);
 
-impl<T: Send + 'static> Work<T> {
-    fn start(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<Work<T>, Unfinished> {
+impl<T: Send + 'static> WorkThread<T> {
+    fn start(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<WorkThread<T>, Unfinished> {
         let (done, waiting) = channel();
         let thread = thread::Builder::new().name(format!("vyre-{name}")).stack_size(STACK);
         let spawned = thread.spawn(move || {
@@ -73,7 +73,7 @@ impl<T: Send + 'static> Work<T> {
             let _ = done.send(contain(work));
         });
         spawned.map_err(Unfinished::NeverBegun)?;
-        Ok(Work(waiting))
+        Ok(WorkThread(waiting))
     }
 
     fn wait(self, limit: Duration) -> Result<T, Unfinished> {
@@ -99,7 +99,7 @@ pub fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Unfinished> {
-    Work::start(name, work)?.wait(limit)
+    WorkThread::start(name, work)?.wait(limit)
 }
 
 /// Opens things concurrently, each on a thread with the given name, with one time limit for all.
@@ -108,9 +108,9 @@ pub fn open_all<K, T: Send + 'static, F: FnOnce() -> Result<T, String> + Send + 
     all: impl IntoIterator<Item = (K, String, F)>,
 ) -> Vec<(K, Result<T, String>)> {
     let started = Instant::now();
-    let start = |(key, name, open): (K, String, F)| (key, Work::start(&name, open));
+    let start = |(key, name, open): (K, String, F)| (key, WorkThread::start(&name, open));
     let opening: Vec<_> = all.into_iter().map(start).collect();
-    let outcome = |opening: Result<Work<Result<T, String>>, Unfinished>| {
+    let outcome = |opening: Result<WorkThread<Result<T, String>>, Unfinished>| {
         let opened = opening.and_then(|opening| opening.wait(limit.saturating_sub(started.elapsed())));
         opened.unwrap_or_else(|unfinished| match unfinished {
             Unfinished::Late => Err(format!("it did not open within {limit:?}")),

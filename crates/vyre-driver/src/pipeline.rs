@@ -16,7 +16,7 @@ use crate::admission::admit;
 use crate::containment::contain;
 use crate::messages::Speaking;
 use crate::observability::{count_pass_through, observe_compile};
-use crate::{BackendError, CompiledPipeline, DispatchConfig, VyreBackend};
+use crate::{BackendError, CompiledPipeline, DispatchConfig, VyreBackend, hex};
 use pass_through::PassThrough;
 use std::fmt;
 use std::sync::Arc;
@@ -145,6 +145,11 @@ fn make(
     }
 }
 
+/// `<backend id>:<prefix of the fingerprint>`: 128 bits, so that no two programs share an id.
+pub(crate) fn pipeline_id(backend: &str, fingerprint: &[u8; 32]) -> String {
+    format!("{backend}:{}", hex::encode(&fingerprint[..16]))
+}
+
 /// A pipeline of a program without its messages.
 pub(crate) fn make_silent(
     backend: &Arc<dyn VyreBackend>,
@@ -161,7 +166,7 @@ pub(crate) fn make_silent(
         None => {
             count_pass_through();
             Arc::new(PassThrough {
-                id: PassThrough::id_of(&**backend, program),
+                id: pipeline_id(backend.id(), &program.fingerprint()),
                 backend: backend.clone(),
                 program: program.clone(),
                 kernel,

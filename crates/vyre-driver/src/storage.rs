@@ -157,7 +157,7 @@ impl Storage {
         let mebibytes =
             std::env::var(CACHE_LIMIT_VARIABLE).ok().and_then(|limit| limit.trim().parse::<u64>().ok());
         let limit = mebibytes.unwrap_or(CACHE_LIMIT_MIB).saturating_mul(1 << 20);
-        delete_oldest(self.makeable_files(), limit);
+        delete_oldest(self.makeable_files(), limit, limit);
     }
 
     /// The reproducible files that belong to vyre: the tuner's, one per adapter and build, and
@@ -198,7 +198,7 @@ fn is_plain_name(name: &str) -> bool {
 }
 
 /// The files in a folder, by name; none if it cannot be listed. Does not follow links.
-fn files_in(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn files_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
     let mut paths: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
@@ -207,25 +207,28 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Files that are deleted together.
-struct CacheFile {
+pub(crate) struct CacheFile {
     paths: Vec<PathBuf>,
     bytes: u64,
     changed: SystemTime,
 }
 
 impl CacheFile {
-    fn of(paths: Vec<PathBuf>) -> Option<CacheFile> {
+    pub(crate) fn of(paths: Vec<PathBuf>) -> Option<CacheFile> {
         let found: Vec<fs::Metadata> = paths.iter().filter_map(|path| fs::metadata(path).ok()).collect();
         let changed = found.iter().filter_map(|found| found.modified().ok()).max()?;
         Some(CacheFile { paths, bytes: found.iter().map(fs::Metadata::len).sum(), changed })
     }
 }
 
-fn delete_oldest(mut files: Vec<CacheFile>, limit: u64) {
+/// If files exceed the limit, deletes the least recently modified until the rest takes at most
+/// `keep` bytes.
+pub(crate) fn delete_oldest(mut files: Vec<CacheFile>, limit: u64, keep: u64) {
     let mut total: u64 = files.iter().map(|file| file.bytes).sum();
     files.sort_by_key(|file| file.changed);
+    let wanted = if total <= limit { limit } else { keep };
     for file in files {
-        if total <= limit {
+        if total <= wanted {
             return;
         }
         total -= file.bytes;
@@ -265,15 +268,15 @@ mod tests {
         let tuner = |adapter: &str| format!("tuner/{}", tuner::file_name(adapter));
         let (old, new) = (file(&tuner("old"), 300), file(&tuner("new"), 10));
         let samples = file(&format!("{}.samples", tuner("old")), 400);
-        delete_oldest(places.makeable_files(), 300);
+        delete_oldest(places.makeable_files(), 300, 300);
         assert!(old.exists() && new.exists() && samples.exists(), "they are just within the limit");
-        delete_oldest(places.makeable_files(), 299);
+        delete_oldest(places.makeable_files(), 299, 299);
         assert!(!old.exists() && !samples.exists() && new.exists());
-        delete_oldest(places.makeable_files(), 0);
+        delete_oldest(places.makeable_files(), 0, 0);
         assert!(!new.exists());
         assert_eq!(kept.iter().find(|path| !path.exists()), None);
         let own = Storage { cache: Some(folder.path().to_owned()), ..places };
-        delete_oldest(own.makeable_files(), 0);
+        delete_oldest(own.makeable_files(), 0, 0);
         assert!(!folder.path().join("wgpu/x").exists(), "compiled code in a folder of vyre's own");
     }
 

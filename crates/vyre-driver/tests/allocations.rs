@@ -7,7 +7,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 use vyre_conform::backends::NullBackend;
 use vyre_driver::pgo::PgoTable;
-use vyre_driver::router::{BackendIndex, Call, Candidate, Conformance, Placement, Policy, Router, Timing};
+use vyre_driver::router::{
+    BackendIndex, Candidate, Conformance, Placement, Policy, RouteRequest, Router, Timing,
+};
 use vyre_driver::{
     Cached, DeviceProfile, DispatchConfig, PipelineCache, PipelineKey, VyreBackend, next_backend_instance,
     pipeline,
@@ -79,7 +81,7 @@ fn a_warm_call_is_routed_and_recorded_without_allocating() {
     let program = router.program(Some("op"), [7; 32]);
     let hints = HotPathHints::default();
     let call = |now_ns| {
-        let route = program.route(&Call::new(1 << 20, now_ns)).unwrap();
+        let route = program.route(&RouteRequest::new(1 << 20, now_ns)).unwrap();
         program.finished(&route, 1_000);
         hints.record("op@0123456789abcdef", 1_000, 64);
     };

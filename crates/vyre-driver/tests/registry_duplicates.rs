@@ -50,6 +50,6 @@ fn selection_refuses_both_and_says_so() {
     let Ok(selected) = acquire_preferred_dispatch_backend() else { panic!("nothing was selected") };
     assert_eq!(selected.id(), "once");
     let [refusal] = &selection_report().refused[..] else { panic!("{:?}", selection_report()) };
-    assert_eq!(refusal.id, "twice");
+    assert_eq!(refusal.backend, "twice");
     assert!(refusal.reason.contains("Toy") && refusal.reason.contains("Impostor"), "{}", refusal.reason);
 }

@@ -21,7 +21,7 @@ fn an_oracle_is_used_only_where_it_is_named() {
     let Err(error) = acquire_preferred_dispatch_backend() else { panic!("an oracle was selected") };
     let text = error.to_string();
     assert!(text.contains("only oracles are linked (truth)"), "{text}");
-    assert_eq!(selection_report().refused[0].id, "truth");
+    assert_eq!(selection_report().refused[0].backend, "truth");
 
     let Ok(named) = acquire("truth") else { panic!("a named oracle was refused") };
     assert_eq!(named.id(), "truth");

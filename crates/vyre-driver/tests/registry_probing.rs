@@ -97,7 +97,7 @@ fn bad_backends_refuse_themselves_only_and_software_comes_last() {
     let ranked: Vec<&str> = report.ranked.iter().map(|facts| facts.id).collect();
     assert_eq!(ranked, ["good", "plain", "software"]);
 
-    let refused: Vec<(&str, &str)> = report.refused.iter().map(|r| (r.id, &*r.reason)).collect();
+    let refused: Vec<(&str, &str)> = report.refused.iter().map(|r| (&*r.backend, &*r.reason)).collect();
     let expected = [
         ("broken", "no device found"),
         ("hanging", "it did not open within 2s"),

@@ -45,6 +45,7 @@ pub(crate) enum Bound<'a> {
 
 impl<'a> Bound<'a> {
     /// Length in bytes.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
             Bound::Nothing => 0,
@@ -56,11 +57,13 @@ impl<'a> Bound<'a> {
     }
 
     /// The argument as a launch sees it.
+    #[inline]
     pub(crate) fn argument(&self) -> launch::Argument<'_> {
         launch::Argument { length: self.len(), contents: self.bytes() }
     }
 
     /// The contents, if they are in host memory.
+    #[inline]
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match self {
             Bound::Number(bytes, length) => bytes.get(..*length),
@@ -106,6 +109,7 @@ kinds! {
 impl ElementKind {
     pub(crate) const BYTES: ElementKind = ElementKind { name: "bytes", stands_for: &[] };
 
+    #[inline]
     pub(crate) fn fits(&self, element: DataType) -> bool {
         self.stands_for.is_empty() || self.stands_for.contains(&element)
     }

@@ -74,6 +74,7 @@ pub(crate) struct ReadyCode {
 impl InUse {
     /// The code at the program's own shape, specialised to the values of these calls if there is
     /// such code.
+    #[inline]
     fn untuned(&self, instance: u64, items: &[&mut [Bound<'_>]]) -> Option<ReadyCode> {
         let special = self.special.as_ref().filter(|(values, special)| {
             special.instance == instance && items.iter().all(|item| has_values(values, item))
@@ -114,6 +115,7 @@ impl BackendState {
     }
 
     /// The code for calls over this many elements; `None` for a size not seen before.
+    #[inline]
     pub(crate) fn of_size(
         &self,
         instance: u64,

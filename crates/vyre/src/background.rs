@@ -201,11 +201,13 @@ impl Jobs {
     }
 
     /// A number that changes when the thread starts or stops working, and is odd while it works.
+    #[inline]
     pub(crate) fn activity(&self) -> u64 {
         self.0.activity.load(Relaxed)
     }
 
     /// Whether the thread has been idle since the activity had this value.
+    #[inline]
     pub(crate) fn is_quiet_since(&self, activity: u64) -> bool {
         activity.is_multiple_of(2) && self.activity() == activity
     }

@@ -77,7 +77,7 @@ pub(crate) struct Observed {
 }
 
 /// The code for a call on a backend, compiled now if necessary.
-#[inline]
+#[inline(always)]
 pub(crate) fn code(request: &CodeRequest<'_, '_, '_>) -> Result<ReadyCode, BackendError> {
     let (side, instance) = (request.at.state(), request.at.backend.instance());
     let known = match is_sized(request) {
@@ -88,6 +88,7 @@ pub(crate) fn code(request: &CodeRequest<'_, '_, '_>) -> Result<ReadyCode, Backe
 }
 
 /// Whether calls of another size can run other code.
+#[inline]
 fn is_sized(request: &CodeRequest<'_, '_, '_>) -> bool {
     let (core, config) = (request.at.core, request.config);
     match &core.work {
@@ -176,7 +177,11 @@ fn settle_size(request: &CodeRequest<'_, '_, '_>) -> Result<Option<ReadyCode>, B
         && at.core.shared.learns()
         && let Some(copies) = copies(request)
     {
-        later(at, move |at| tune_size(at, elements, &copies));
+        later(at, move |at| {
+            if tuned(at, at.core.program(), &copies.inputs, &format!("{elements} elements")) {
+                at.state().forget_size(elements);
+            }
+        });
     }
     Ok(code)
 }
@@ -286,13 +291,6 @@ fn tune_plan(at: Pair<'_>, plan: &Plan, elements: u64) {
         changed |= tuned(at, &step.program, &inputs, &what);
     }
     if changed {
-        at.state().forget_size(elements);
-    }
-}
-
-/// Tunes a routine at one size, on copies of a call's inputs; the next call uses the result.
-fn tune_size(at: Pair<'_>, elements: u64, copies: &Copies) {
-    if tuned(at, at.core.program(), &copies.inputs, &format!("{elements} elements")) {
         at.state().forget_size(elements);
     }
 }

@@ -1,8 +1,8 @@
 //! A program or op loaded into a runtime, with everything that its calls need, worked out once.
 //!
 //! All calls of a core share one code policy. A call whose configuration asks for another (a
-//! schedule, a budget, a workgroup size) goes to a [variant](Core::variant) of the core with its
-//! own code, routes and results: what was verified under a budget says nothing about strict calls.
+//! schedule, a budget, a workgroup size) goes to another core, [with that policy](Core::with_policy):
+//! its own code, routes and results: what was verified under a budget says nothing about strict calls.
 
 use crate::backend::{Backend, Live};
 use crate::backend_state::{BackendState, ReadyCode};
@@ -12,7 +12,7 @@ use crate::meter::Meters;
 use crate::parameter::Parameter;
 use crate::shared::Shared;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use vyre_driver::judge::Output;
 use vyre_driver::router::ProgramRoutes;
 use vyre_driver::tuner::{Mode, Tuner};
@@ -25,9 +25,9 @@ use vyre_foundation::launch::{Argument, Launch};
 /// 0.2 s.
 const LARGE_PROGRAM: usize = 1000;
 
-/// Maximum variants kept per core. A call site uses one or two; a caller that sweeps a setting must
-/// not keep the code of all its values.
-const MOST_VARIANTS: usize = 16;
+/// Maximum cores kept for other policies. A call site uses one or two; a caller that sweeps a
+/// setting must not keep the code of all its values.
+const MOST_POLICIES: usize = 16;
 /// Maximum notes kept on code: more than a routine gets from its few tries per backend and size.
 const MOST_NOTES: usize = 64;
 
@@ -43,15 +43,14 @@ pub(crate) struct Core {
     /// Defaults for calls.
     pub(crate) config: DispatchConfig,
     pub(crate) routes: Arc<ProgramRoutes>,
-    /// Routes of batches, created with the first one.
-    batch_routes: OnceLock<Arc<ProgramRoutes>>,
     /// One per backend of the runtime, and one for those used only when named.
     states: Vec<BackendState>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) evidence: Evidence,
     /// Outcomes of recompilations and tuning, for explanations.
     notes: Mutex<Vec<String>>,
-    variants: Mutex<Vec<Arc<Core>>>,
+    /// Cores of the same work with other code policies, last used first.
+    other_policies: Mutex<Vec<Arc<Core>>>,
 }
 
 /// The work of a call.
@@ -185,12 +184,11 @@ impl Core {
             parameters,
             config,
             routes: shared.router.program(name, digest),
-            batch_routes: OnceLock::new(),
             states: (0..=shared.backends.len()).map(|_| BackendState::new()).collect(),
             meters,
             evidence: Evidence::default(),
             notes: Mutex::default(),
-            variants: Mutex::default(),
+            other_policies: Mutex::default(),
             work,
             shared,
         }
@@ -201,22 +199,22 @@ impl Core {
         config.code_policy() != self.config.code_policy() || config.profile != self.config.profile
     }
 
-    /// The variant of this core with a call's code policy.
+    /// The core of the same work with a call's code policy.
     #[cold]
-    pub(crate) fn variant(&self, config: &DispatchConfig) -> Result<Arc<Core>, BackendError> {
-        let mut variants = self.variants.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = variants.iter().position(|variant| !variant.differs(config)) {
-            variants[..=at].rotate_right(1);
-            return Ok(variants[0].clone());
+    pub(crate) fn with_policy(&self, config: &DispatchConfig) -> Result<Arc<Core>, BackendError> {
+        let mut others = self.other_policies.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = others.iter().position(|other| !other.differs(config)) {
+            others[..=at].rotate_right(1);
+            return Ok(others[0].clone());
         }
         let (shared, config) = (self.shared.clone(), config.clone());
-        let variant = Arc::new(match &self.work {
+        let core = Arc::new(match &self.work {
             Work::Program { program, .. } => Core::of_program(shared, program.clone(), config)?,
             Work::Op { make, .. } => Core::of_op(shared, make.clone(), config)?,
         });
-        variants.insert(0, variant.clone());
-        variants.truncate(MOST_VARIANTS);
-        Ok(variant)
+        others.insert(0, core.clone());
+        others.truncate(MOST_POLICIES);
+        Ok(core)
     }
 
     /// State of the routine on a backend.
@@ -231,12 +229,6 @@ impl Core {
             Work::Program { kernel, .. } => kernel.values.len() > LARGE_PROGRAM,
             Work::Op { .. } => false,
         }
-    }
-
-    /// Routes of batches, by total number of elements. What single calls reveal about a backend's
-    /// results applies to them too.
-    pub(crate) fn batch_routes(&self) -> &ProgramRoutes {
-        self.batch_routes.get_or_init(|| self.routes.in_batches())
     }
 
     /// The name for messages and logs.

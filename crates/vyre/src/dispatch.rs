@@ -33,7 +33,7 @@ use vyre_driver::messages;
 use vyre_driver::observability::{take_device_time, want_device_time};
 use vyre_driver::router::fallback::{ChosenBy, FallbackDecision, Phase, decide, default_policy};
 use vyre_driver::router::{
-    self, BackendIndex, BackendSet, Background, NoRoute, Placement, ProgramRoutes, Route,
+    self, BackendIndex, BackendSet, Background, NoRoute, Placement, ProgramRoutes, Route, RouteRequest,
 };
 use vyre_driver::tuner::Shape;
 use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Fallback, contain_call, copy_out};
@@ -77,16 +77,29 @@ fn run_speaking(
     outcome.map(|report| Report { printed: Some(Box::new(prints)), ..report })
 }
 
+#[inline]
 fn run_silent(
     core: &Arc<Core>,
     items: &mut [&mut [Bound<'_>]],
     options: &CallOptions<'_>,
 ) -> Result<Report, BackendError> {
-    let Some(config) = options.config(&core.config) else {
-        return run_with(core, items, options, &core.config);
-    };
+    match options.is_configured() {
+        true => run_configured(core, items, options),
+        false => run_with(core, items, options, &core.config),
+    }
+}
+
+/// Runs a call with its own configuration. Not inlined, so that the stack frame of other calls has
+/// no room for one.
+#[inline(never)]
+fn run_configured(
+    core: &Arc<Core>,
+    items: &mut [&mut [Bound<'_>]],
+    options: &CallOptions<'_>,
+) -> Result<Report, BackendError> {
+    let config = options.config(&core.config);
     match core.differs(&config) {
-        true => run_with(&core.variant(&config)?, items, options, &config),
+        true => run_with(&core.with_policy(&config)?, items, options, &config),
         false => run_with(core, items, options, &config),
     }
 }
@@ -120,7 +133,8 @@ fn run_with(
     }
     let chosen_by = if options.backend.is_some() { ChosenBy::Caller } else { ChosenBy::Router };
     let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by));
-    let call = RoutedCall { began, ..RoutedCall::new(core, items, options, config, fallback) };
+    let mut call = RoutedCall::new(core, items, options, config, fallback);
+    call.began = began;
     let mut attempts = Attempts { named, exclude: BackendSet::default(), refusals: Vec::new() };
     loop {
         let route = match only.is_none().then(|| call.route(items, &attempts)) {
@@ -137,13 +151,22 @@ fn run_with(
             (None, None) => unreachable!("a call is routed or has its backend"),
         };
         match call.launch(backend, route.as_ref(), items) {
-            Ok(report) => return Ok(Report { refusals: attempts.refusals, ..report }),
+            Ok(done) => return Ok(call.report(backend, route.as_ref(), done, attempts.refusals)),
             Err(failure) => {
                 let Some(route) = &route else { return Err(failure.error) };
                 attempts.take(&call, backend, route, *failure)?;
             }
         }
     }
+}
+
+/// Outcome of a launch.
+pub(crate) struct Launched {
+    pub(crate) elapsed: Duration,
+    /// The kernel's time on the device, if it was measured.
+    pub(crate) device: Option<Duration>,
+    /// The shape that the code was tuned to.
+    pub(crate) tuned: Option<Shape>,
 }
 
 /// Facts about a call that every part of the path needs, computed once.
@@ -162,7 +185,7 @@ pub(crate) struct RoutedCall<'a> {
 }
 
 impl<'a> RoutedCall<'a> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(
         core: &'a Arc<Core>,
         items: &[&mut [Bound<'_>]],
@@ -170,7 +193,7 @@ impl<'a> RoutedCall<'a> {
         config: &'a DispatchConfig,
         fallback: Fallback,
     ) -> RoutedCall<'a> {
-        let routes = if items.len() == 1 { &*core.routes } else { core.batch_routes() };
+        let routes = if items.len() == 1 { &core.routes } else { core.routes.in_batches() };
         let (began, elements, bytes, resident) = (None, 0, 0, false);
         let mut call =
             RoutedCall { core, routes, config, options, fallback, began, elements, bytes, resident };
@@ -187,11 +210,11 @@ impl<'a> RoutedCall<'a> {
 
     /// The call as the router sees it.
     #[inline]
-    fn asked(&self, items: &[&mut [Bound<'_>]], only: Option<BackendIndex>) -> router::Call {
+    fn asked(&self, items: &[&mut [Bound<'_>]], only: Option<BackendIndex>) -> RouteRequest {
         let placement = if self.resident { placement(items) } else { Placement::Host };
         let (elements, now_ns) = (self.elements, self.core.shared.recent_ns());
         let limit_ns = self.config.timeout.map_or(u64::MAX, |limit| limit.as_nanos() as u64);
-        router::Call { elements, placement, now_ns, only, exclude: BackendSet::default(), limit_ns }
+        RouteRequest { elements, placement, now_ns, only, exclude: BackendSet::default(), limit_ns }
     }
 
     /// The route of a warm call; `None` if the router has to look first.
@@ -206,7 +229,7 @@ impl<'a> RoutedCall<'a> {
     /// The route: that of a warm call, or the result of a full lookup.
     #[inline]
     fn route(&self, items: &[&mut [Bound<'_>]], attempts: &Attempts) -> Result<Route, BackendError> {
-        let call = router::Call { exclude: attempts.exclude, ..self.asked(items, attempts.named) };
+        let call = RouteRequest { exclude: attempts.exclude, ..self.asked(items, attempts.named) };
         match self.routes.warm_route(&call) {
             Some(route) => Ok(route),
             None => self.look(items, attempts, call),
@@ -220,7 +243,7 @@ impl<'a> RoutedCall<'a> {
         &self,
         items: &[&mut [Bound<'_>]],
         attempts: &Attempts,
-        mut call: router::Call,
+        mut call: RouteRequest,
     ) -> Result<Route, BackendError> {
         let RoutedCall { core, options, .. } = *self;
         let sample = || {
@@ -281,7 +304,7 @@ impl<'a> RoutedCall<'a> {
         backend: &Arc<Backend>,
         route: Option<&Route>,
         items: &mut [&mut [Bound<'_>]],
-    ) -> Result<Report, Box<Failure>> {
+    ) -> Result<Launched, Box<Failure>> {
         let RoutedCall { core, fallback, .. } = *self;
         let shared = &core.shared;
         if backend.is_driven && shared.background.is_forked() {
@@ -353,7 +376,7 @@ impl<'a> RoutedCall<'a> {
             self.timed(route, elapsed_ns, activity);
         }
         self.learn((backend, *tuned), items, elapsed_ns, device);
-        Ok(self.report(backend, route, elapsed, (device, *tuned)))
+        Ok(Launched { elapsed, device, tuned: *tuned })
     }
 
     /// Takes a tuned shape that failed out of use, unless the caller or the program is at fault.
@@ -460,7 +483,7 @@ impl<'a> RoutedCall<'a> {
         backend: &Arc<Backend>,
         route: Option<&Route>,
         items: &mut [&mut [Bound<'_>]],
-    ) -> Result<Report, Box<Failure>> {
+    ) -> Result<Launched, Box<Failure>> {
         let core = self.core;
         let (began, activity) = (Instant::now(), core.shared.background.activity());
         let done = first_run::run(&self.request(backend, items), self.left());
@@ -477,7 +500,7 @@ impl<'a> RoutedCall<'a> {
         }
         core.meters.record(elapsed_ns, self.bytes);
         core.shared.tick();
-        Ok(self.report(backend, route, done.elapsed, (None, done.tuned)))
+        Ok(Launched { elapsed: done.elapsed, device: None, tuned: done.tuned })
     }
 
     #[inline]
@@ -485,20 +508,12 @@ impl<'a> RoutedCall<'a> {
         &self,
         backend: &Backend,
         route: Option<&Route>,
-        wall: Duration,
-        (device, tuned): (Option<Duration>, Option<Shape>),
+        Launched { elapsed: wall, device, tuned }: Launched,
+        refusals: Vec<Attempt>,
     ) -> Report {
-        let (why, elements) = (route.map_or(router::Reason::Named, |route| route.reason), self.elements);
-        Report {
-            backend: backend.id,
-            why,
-            elements: elements as usize,
-            wall,
-            device,
-            tuned,
-            refusals: Vec::new(),
-            printed: None,
-        }
+        let why = route.map_or(router::Reason::Named, |route| route.reason);
+        let (backend, elements) = (backend.id, self.elements as usize);
+        Report { backend, why, elements, wall, device, tuned, refusals, printed: None }
     }
 
     pub(crate) fn request<'i, 'm>(

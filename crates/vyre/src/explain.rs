@@ -12,7 +12,7 @@ use vyre_driver::router::{self, Placement};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// The router's knowledge of the program at this size, and the choice that follows from it.
-    pub route: router::Explanation,
+    pub route: router::RouteExplanation,
     /// The standing of each candidate before anything was measured, in selection order.
     pub selection: Vec<Standing>,
     /// The linked backends that are not candidates.

@@ -2,15 +2,14 @@
 
 use crate::argument::{Bound, argument_error};
 use crate::backend::Backend;
-use crate::options::INLINE;
 use crate::parameter::Parameter;
 use crate::resident::{Home, ResidentBuffer};
 use smallvec::SmallVec;
 use std::sync::{Arc, RwLockReadGuard};
 use vyre_driver::{BackendError, Binding};
 
-/// The bindings of a call.
-pub(crate) type Bindings<'m> = SmallVec<[Binding<'m>; INLINE]>;
+/// The bindings of a call; more than these allocate.
+pub(crate) type Bindings<'m> = SmallVec<[Binding<'m>; 7]>;
 
 /// The resident buffers of a call, held where the call runs.
 #[derive(Default)]

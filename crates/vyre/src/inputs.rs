@@ -21,12 +21,12 @@ fn example(ty: ValueType, choice: u64, random: u64) -> Value {
     let unit = (random >> 11) as f64 / (1u64 << 52) as f64 - 1.0;
     match (ty, awkward) {
         (ValueType::Bool, _) => Value::Bool(random & 1 == 1),
-        (ValueType::F32, Some(k)) => Value::F32(pick(&AWKWARD_F32, k)),
+        (ValueType::F32, Some(k)) => Value::F32(AWKWARD_F32[k % AWKWARD_F32.len()]),
         (ValueType::F32, None) => Value::F32((unit * 8.0) as f32),
-        (ValueType::F64, Some(k)) => Value::F64(f64::from(pick(&AWKWARD_F32, k))),
+        (ValueType::F64, Some(k)) => Value::F64(f64::from(AWKWARD_F32[k % AWKWARD_F32.len()])),
         (ValueType::F64, None) => Value::F64(unit * 8.0),
         (ValueType::U32 | ValueType::I32 | ValueType::U64 | ValueType::I64, Some(k)) => {
-            Value::from_bits(ty, pick(&AWKWARD_INTEGERS, k))
+            Value::from_bits(ty, AWKWARD_INTEGERS[k % AWKWARD_INTEGERS.len()])
         }
         (ValueType::U32 | ValueType::I32 | ValueType::U64 | ValueType::I64, None) => {
             Value::from_bits(ty, random % 64)
@@ -50,10 +50,6 @@ const AWKWARD_F32: [f32; 12] = [
 ];
 const AWKWARD_INTEGERS: [u64; 8] =
     [0, u64::MAX, 1 << 31, (1 << 31) - 1, 1 << 63, (1 << 63) - 1, 0xFFFF_FFFE, 0x8000_0000_8000_0001];
-
-fn pick<T: Copy, const N: usize>(choices: &[T; N], k: usize) -> T {
-    choices[k % N]
-}
 
 /// SplitMix64.
 fn next(state: &mut u64) -> u64 {

@@ -12,7 +12,7 @@ use crate::backend_state::ReadyCode;
 use crate::call;
 use crate::code;
 use crate::core::Work;
-use crate::dispatch::RoutedCall;
+use crate::dispatch::{Launched, RoutedCall};
 use crate::held_buffers::{Bindings, HeldBuffers};
 use crate::options::CallOptions;
 use crate::report::Report;
@@ -147,7 +147,7 @@ impl<'c, 'm> Part<'c, 'm> {
             && !core.speaks
             && !options.device_time
             && config.timeout.is_none()
-            && options.config(config).is_none();
+            && !options.is_configured();
         let named = if plain { named(options, shared) } else { None }?;
         let chosen_by = if options.backend.is_some() { ChosenBy::Caller } else { ChosenBy::Router };
         let fallback = config.fallback.unwrap_or_else(|| default_policy(chosen_by));
@@ -168,9 +168,10 @@ impl<'c, 'm> Part<'c, 'm> {
 
     fn finished(self, backend: &Arc<Backend>, share_ns: u64) -> Report {
         let Part { call, memory, route, code } = self;
-        call.routes.finished_in_sequence(&route, share_ns);
+        call.routes.finished_untimed(&route, share_ns);
         call.learn((backend, code.tuned), &[memory], share_ns, None);
-        call.report(backend, Some(&route), Duration::from_nanos(share_ns), (None, code.tuned))
+        let elapsed = Duration::from_nanos(share_ns);
+        call.report(backend, Some(&route), Launched { elapsed, device: None, tuned: code.tuned }, Vec::new())
     }
 
     /// Whether the memory is unchanged, though the call may have run, and another backend can do

@@ -141,9 +141,7 @@ pub use vyre_macros::assert;
 #[doc(inline)]
 pub use vyre_driver::messages::Prints;
 #[doc(inline)]
-pub use vyre_driver::router::{
-    CandidateExplanation, Explanation as RouteExplanation, Reason, RefusedBackend,
-};
+pub use vyre_driver::router::{CandidateExplanation, Reason, RefusedBackend, RouteExplanation};
 #[doc(inline)]
 pub use vyre_driver::storage::{CACHE_LIMIT_VARIABLE, TABLES_VARIABLE};
 #[doc(inline)]

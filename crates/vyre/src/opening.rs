@@ -25,7 +25,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use vyre_driver::certificates::{Certificate, CertificateKey, CertificateTable};
 use vyre_driver::pipeline::COMPILER_VERSION;
-use vyre_driver::registry::{self, Refusal, SelectionFacts, compare_selection_facts};
+use vyre_driver::registry::{self, SelectionFacts, compare_selection_facts};
 use vyre_driver::router::RefusedBackend;
 use vyre_driver::storage::Storage;
 use vyre_driver::tables::now_ns;
@@ -128,8 +128,7 @@ impl BackendToOpen {
 pub(crate) fn linked() -> (Vec<BackendToOpen>, Vec<RefusedBackend>) {
     let (selectable, refused) = registry::selectable();
     let wanted = selectable.iter().map(|linked| BackendToOpen::Registered(linked.id.to_owned())).collect();
-    let refuse = |refusal: Refusal| RefusedBackend { backend: refusal.id.to_owned(), reason: refusal.reason };
-    (wanted, refused.into_iter().map(refuse).collect())
+    (wanted, refused)
 }
 
 /// Opens all of these in parallel, each on its own thread: a driver that panics or hangs refuses

@@ -4,9 +4,6 @@ use std::time::Duration;
 use vyre_driver::tuner::Mode;
 use vyre_driver::{DispatchConfig, Fallback};
 
-/// Calls of routines with more buffers than this allocate.
-pub(crate) const INLINE: usize = 7;
-
 /// Options of a call.
 #[derive(Default)]
 pub(crate) struct CallOptions<'a> {
@@ -26,14 +23,14 @@ pub(crate) struct CallOptions<'a> {
 }
 
 impl CallOptions<'_> {
-    /// The call's options over the routine's configuration; `None` if none were set.
+    /// Whether any option of the routine's configuration was set.
     #[inline]
-    pub(crate) fn config(&self, base: &DispatchConfig) -> Option<DispatchConfig> {
-        let unset = self.config.is_none() && self.fallback.is_none() && self.timeout.is_none();
-        if unset { None } else { Some(self.laid_over(base)) }
+    pub(crate) fn is_configured(&self) -> bool {
+        self.config.is_some() || self.fallback.is_some() || self.timeout.is_some()
     }
 
-    fn laid_over(&self, base: &DispatchConfig) -> DispatchConfig {
+    /// The call's options over the routine's configuration.
+    pub(crate) fn config(&self, base: &DispatchConfig) -> DispatchConfig {
         let config = self.config.as_deref().map_or_else(|| base.clone(), |own| own.over(base));
         let (fallback, timeout) = (self.fallback.or(config.fallback), self.timeout.or(config.timeout));
         DispatchConfig { fallback, timeout, ..config }

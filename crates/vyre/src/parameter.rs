@@ -40,6 +40,7 @@ impl Parameter {
     }
 
     /// Whether the argument fits.
+    #[inline]
     pub(crate) fn takes(&self, argument: &Argument<'_>, shared: &Arc<Shared>) -> bool {
         argument.kind.fits(self.element)
             && match &argument.memory {

@@ -68,28 +68,21 @@ enum State<T> {
 }
 
 impl<'scope, T: Send + 'scope> Pending<'scope, T> {
-    /// Creates a call that `submit` hands to a thread. `work` returns its outcome; it receives
-    /// whether the call was cancelled before it began, and the flag that ends it later.
+    /// Creates a call that `submit` hands to a thread. `work` returns its outcome; it receives the
+    /// flag that ends the call, or `None` if it was cancelled before it began.
     pub(crate) fn new<W>(work: W, submit: impl FnOnce(Arc<dyn Task + 'scope>)) -> Pending<'scope, T>
     where
-        W: FnOnce(CallStart) -> T + Send + 'scope,
+        W: FnOnce(Option<Cancellation>) -> T + Send + 'scope,
     {
         let outcome = Arc::new(Completion { state: Mutex::new(State::UnderWay(None)), over: Condvar::new() });
         let (cancellation, completes) = (Cancellation::default(), outcome.clone());
         let flag = cancellation.clone();
-        let task: Arc<dyn Task + 'scope> = Arc::new(Once(Mutex::new(Some(move |cancelled| {
-            completes.complete(work(CallStart { cancelled, cancellation: flag }));
+        let task: Arc<dyn Task + 'scope> = Arc::new(Once(Mutex::new(Some(move |cancelled: bool| {
+            completes.complete(work((!cancelled).then_some(flag)));
         }))));
         submit(task.clone());
         Pending { outcome, task, cancellation }
     }
-}
-
-/// How a call begins.
-pub(crate) struct CallStart {
-    /// Whether it was cancelled before it began.
-    pub(crate) cancelled: bool,
-    pub(crate) cancellation: Cancellation,
 }
 
 impl<T> Pending<'_, T> {

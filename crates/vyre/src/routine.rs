@@ -65,9 +65,9 @@ impl Routine {
         B: for<'a> FnOnce(Call<'a>, &'a mut M) -> Call<'a> + Send + 'static,
     {
         let (routine, shared) = (self.clone(), &self.core.shared);
-        let work = move |start| {
+        let work = move |cancellation| {
             let mut memory = memory;
-            let run = contain(|| bind(routine.call(), &mut memory).run_as(start));
+            let run = contain(|| bind(routine.call(), &mut memory).run_until(cancellation));
             let outcome = run.unwrap_or_else(|message| Err(BackendError::new(message)));
             (memory, outcome)
         };

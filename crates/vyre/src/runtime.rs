@@ -490,8 +490,7 @@ impl RuntimeBuilder {
         self.tables.save_certificates(&made.learnt);
         refused.append(&mut made.refused);
         if made.met.is_empty() && !self.named_only {
-            let reasons = refused.iter().map(|refused| (refused.backend.as_str(), refused.reason.as_str()));
-            return Err(none_usable(reasons));
+            return Err(none_usable(&refused));
         }
         later.truncate(MAX_CANDIDATES.saturating_sub(made.met.len()));
         let reason = |id: &str| match rows_of(id, &known).is_empty() {

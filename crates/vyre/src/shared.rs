@@ -81,6 +81,7 @@ impl Shared {
 
     /// Coarse copy of the router's clock: behind by about [`CLOCK_LAG_NS`], or by the time since
     /// the last call.
+    #[inline]
     pub(crate) fn recent_ns(&self) -> u64 {
         self.recent_ns.load(Relaxed)
     }
@@ -116,6 +117,7 @@ impl Shared {
     }
 
     /// The backend of a route.
+    #[inline]
     pub(crate) fn chosen(&self, route: &Route) -> &Arc<Backend> {
         match self.backends.get(route.backend.index()) {
             Some(backend) => backend,

@@ -27,6 +27,7 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// For a call on host memory that is not repeated after its launch.
+    #[inline]
     pub(crate) fn nothing(reads_and_writes: bool) -> Snapshot {
         Snapshot { bytes: Vec::new(), unsaved: reads_and_writes }
     }
@@ -66,6 +67,7 @@ impl Snapshot {
     }
 
     /// Keeps the memory for this thread's next call.
+    #[inline]
     pub(crate) fn release(self) {
         if self.bytes.capacity() > 0 && self.bytes.capacity() <= KEPT_BYTES {
             // A thread that is ending keeps nothing.

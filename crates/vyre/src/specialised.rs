@@ -24,10 +24,10 @@ pub(crate) type Values = Vec<(usize, Vec<u8>)>;
 
 /// Sampled uniforms of a routine.
 #[derive(Default)]
-pub(crate) struct History(Mutex<Seen>);
+pub(crate) struct History(Mutex<SampledValues>);
 
 #[derive(Default)]
-struct Seen {
+struct SampledValues {
     values: Values,
     looks: u32,
     /// Whether these values were tried.
@@ -45,7 +45,7 @@ impl History {
         }
         if seen.values.is_empty() || !has_values(&seen.values, memory) {
             let Some(values) = values_of(parameters, memory) else { return false };
-            *seen = Seen { values, looks: 0, tried: false, tries: seen.tries };
+            *seen = SampledValues { values, looks: 0, tried: false, tries: seen.tries };
         }
         seen.looks = seen.looks.saturating_add(1);
         // What follows costs more than a sample, so it is not done every time while the routine is

@@ -45,22 +45,29 @@ pub enum Source {
     Text(&'static str, &'static [NamedConstant]),
 }
 
-/// The value of a constant.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Constant {
-    Bool(bool),
-    U8(u8),
-    I8(i8),
-    U16(u16),
-    I16(i16),
-    U32(u32),
-    I32(i32),
-    U64(u64),
-    I64(i64),
-    Usize(usize),
-    F32(f32),
-    F64(f64),
+macro_rules! constants {
+    ($($name:ident $ty:ident,)*; as_text $($float:ident $float_ty:ident,)*) => {
+        /// The value of a constant.
+        #[doc(hidden)]
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub enum Constant { $($name($ty),)* $($float($float_ty),)* }
+
+        impl Constant {
+            /// Adds the value to the constants; the parser refuses one that does not fit the text's
+            /// type.
+            fn set(self, constants: Constants, name: &str) -> Constants {
+                match self {
+                    $(Constant::$name(value) => constants.set(name, value),)*
+                    $(Constant::$float(value) => constants.set(name, format!("{value:?}")),)*
+                }
+            }
+        }
+    };
+}
+
+constants! {
+    Bool bool, U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, U64 u64, I64 i64, Usize usize,;
+    as_text F32 f32, F64 f64,
 }
 
 /// A function with `#[vyre::function]`.
@@ -143,26 +150,6 @@ impl Source {
     }
 }
 
-impl Constant {
-    /// Adds the value to the constants; the parser refuses one that does not fit the text's type.
-    fn set(self, constants: Constants, name: &str) -> Constants {
-        match self {
-            Constant::Bool(value) => constants.set(name, value),
-            Constant::U8(value) => constants.set(name, value),
-            Constant::I8(value) => constants.set(name, value),
-            Constant::U16(value) => constants.set(name, value),
-            Constant::I16(value) => constants.set(name, value),
-            Constant::U32(value) => constants.set(name, value),
-            Constant::I32(value) => constants.set(name, value),
-            Constant::U64(value) => constants.set(name, value),
-            Constant::I64(value) => constants.set(name, value),
-            Constant::Usize(value) => constants.set(name, value),
-            Constant::F32(value) => constants.set(name, format!("{value:?}")),
-            Constant::F64(value) => constants.set(name, format!("{value:?}")),
-        }
-    }
-}
-
 /// The functions of a program under construction. Functions nested in function bodies can share a
 /// path, so two of the same path are kept distinct.
 #[derive(Default)]
@@ -227,7 +214,7 @@ impl Linker {
 #[derive(Default)]
 pub(crate) struct Loaded {
     /// Each chunk is twice as long as the one before, so that none moves.
-    chunks: [OnceLock<Box<[EntryCell]>>; CHUNKS],
+    chunks: [OnceLock<Box<[LoadedCell]>>; CHUNKS],
 }
 
 const CHUNKS: usize = 24;
@@ -236,19 +223,19 @@ const FIRST: usize = 5;
 /// Maximum sizes at which an op is kept; at others each call loads it.
 const KEPT: usize = 64;
 
-type EntryCell = OnceLock<Box<Entry>>;
+type LoadedCell = OnceLock<Box<LoadedEntry>>;
 
 /// Distinguishes the items of one id.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Key {
+pub(crate) enum LoadedKey {
     Constants(&'static [NamedConstant]),
     Sizes([u32; 2]),
 }
 
-struct Entry {
-    key: Key,
+struct LoadedEntry {
+    key: LoadedKey,
     item: Item,
-    next: EntryCell,
+    next: LoadedCell,
 }
 
 enum Item {
@@ -257,18 +244,18 @@ enum Item {
 }
 
 impl Loaded {
-    fn cell(&self, id: usize) -> Result<&EntryCell, BackendError> {
+    fn cell(&self, id: usize) -> Result<&LoadedCell, BackendError> {
         let place = id - 1 + (1 << FIRST);
         let chunk = place.ilog2() as usize - FIRST;
         let length = 1 << (chunk + FIRST);
         let found = self.chunks.get(chunk).and_then(|chunk| {
-            chunk.get_or_init(|| (0..length).map(|_| EntryCell::new()).collect()).get(place - length)
+            chunk.get_or_init(|| (0..length).map(|_| LoadedCell::new()).collect()).get(place - length)
         });
         found.ok_or_else(|| BackendError::new("a process has at most half a billion kernels".to_string()))
     }
 
     /// The item of this kernel and key, and the number of the kernel's items before it.
-    fn find(&self, kernel: &Kernel, key: Key) -> Result<(Option<&Item>, usize), BackendError> {
+    fn find(&self, kernel: &Kernel, key: LoadedKey) -> Result<(Option<&Item>, usize), BackendError> {
         let mut cell = self.cell(kernel.id())?;
         let mut before = 0;
         while let Some(entry) = cell.get() {
@@ -281,9 +268,9 @@ impl Loaded {
     }
 
     /// Keeps an item, unless another with its key came first; returns the one that is kept.
-    fn keep(&self, kernel: &Kernel, key: Key, item: Item) -> Result<&Item, BackendError> {
+    fn keep(&self, kernel: &Kernel, key: LoadedKey, item: Item) -> Result<&Item, BackendError> {
         let mut cell = self.cell(kernel.id())?;
-        let mut entry = Some(Box::new(Entry { key, item, next: EntryCell::new() }));
+        let mut entry = Some(Box::new(LoadedEntry { key, item, next: LoadedCell::new() }));
         loop {
             match cell.get() {
                 Some(found) if found.key == key => return Ok(&found.item),
@@ -301,7 +288,7 @@ impl Runtime {
         kernel: &Kernel,
         constants: &'static [NamedConstant],
     ) -> Result<&Routine, BackendError> {
-        let key = Key::Constants(constants);
+        let key = LoadedKey::Constants(constants);
         let item = match self.loaded().find(kernel, key)?.0 {
             Some(item) => item,
             None => {
@@ -323,7 +310,7 @@ impl Runtime {
         sizes: [u32; 2],
         load: impl FnOnce() -> Result<OpRoutine, BackendError>,
     ) -> Result<OpRoutine, BackendError> {
-        let key = Key::Sizes(sizes);
+        let key = LoadedKey::Sizes(sizes);
         let (found, before) = self.loaded().find(op, key)?;
         if let Some(Item::Op(routine)) = found {
             return Ok(routine.clone());

@@ -62,11 +62,8 @@ const TIMED_RUNS: usize = 5;
 /// Initial contents of memory that a backend has to fill.
 const GARBAGE: u8 = 0xA5;
 
-/// A check's finding against a backend.
-type Finding = Rejection<String>;
-
-fn failed(error: BackendError) -> Finding {
-    Finding::Failed(error.to_string())
+fn failed(error: BackendError) -> Rejection {
+    Rejection::Failed(error.to_string())
 }
 
 /// Keeps a sample of a call that is about to run, to verify on. A call over no elements shows
@@ -279,7 +276,7 @@ fn code_for(at: Pair<'_>, small_call: &SmallCall) -> Result<Arc<dyn CompiledPipe
     }
 }
 
-fn compare(at: Pair<'_>, known: &KnownResult, limit: Option<Duration>) -> Result<(), Finding> {
+fn compare(at: Pair<'_>, known: &KnownResult, limit: Option<Duration>) -> Result<(), Rejection> {
     let Pair { core, backend } = at;
     let KnownResult { small_call, outcome } = known;
     let pipeline = code_for(at, small_call).map_err(failed)?;
@@ -292,13 +289,13 @@ fn compare(at: Pair<'_>, known: &KnownResult, limit: Option<Duration>) -> Result
             let programs = programs.unwrap_or_else(|| vec![core.program()]);
             let judge = Judge::new(backend.profile(), programs, &core.config);
             let difference = judge.difference(&core.outputs(), expected, &found);
-            difference.map_or(Ok(()), |difference| Err(Finding::Wrong(difference)))
+            difference.map_or(Ok(()), |difference| Err(Rejection::Wrong(difference)))
         }
         (Err(expected), Err(BackendError::Trapped { code, .. })) if code == *expected => Ok(()),
         (Err(code), Ok(_)) => {
-            Err(Finding::Wrong(format!("it did not trap, the interpreter did with code {code}")))
+            Err(Rejection::Wrong(format!("it did not trap, the interpreter did with code {code}")))
         }
-        (_, Err(error @ BackendError::Trapped { .. })) => Err(Finding::Wrong(error.to_string())),
+        (_, Err(error @ BackendError::Trapped { .. })) => Err(Rejection::Wrong(error.to_string())),
         (_, Err(error)) => Err(failed(error)),
     }
 }
@@ -310,7 +307,7 @@ pub(crate) fn verify(core: &Arc<Core>, index: BackendIndex, limit: Duration) {
     let Some(backend) = core.shared.backends.get(index.index()) else { return };
     let Some(turn) = core.state(backend).verifying.take(limit.min(BACKEND_LIMIT)) else {
         if limit >= BACKEND_LIMIT {
-            report(core, index, &Err(Finding::Failed("an earlier check of it has not returned".into())));
+            report(core, index, &Err(Rejection::Failed("an earlier check of it has not returned".into())));
         }
         return;
     };
@@ -328,24 +325,24 @@ pub(crate) fn verify(core: &Arc<Core>, index: BackendIndex, limit: Duration) {
         }
         Ok(())
     });
-    if let Err(finding) = outcome
-        && (limit >= BACKEND_LIMIT || !matches!(finding, Finding::Inconclusive(_)))
+    if let Err(rejection) = outcome
+        && (limit >= BACKEND_LIMIT || !matches!(rejection, Rejection::Inconclusive(_)))
     {
-        report(core, index, &Err(finding));
+        report(core, index, &Err(rejection));
     }
 }
 
-fn verified(at: Pair<'_>) -> Result<Vec<Timing>, Finding> {
+fn verified(at: Pair<'_>) -> Result<Vec<Timing>, Rejection> {
     helper_trial::survives(at).map_err(failed)?;
-    let known = known_result(at).map_err(Finding::Inconclusive)?;
+    let known = known_result(at).map_err(Rejection::Inconclusive)?;
     compare(at, &known, Some(BACKEND_LIMIT))?;
     make_spot(at);
     timings(at, &known).map_err(failed)
 }
 
 /// Reports the outcome of a verification to the router.
-fn report(core: &Core, index: BackendIndex, outcome: &Result<Vec<Timing>, Finding>) {
-    let outcome = outcome.as_ref().map(Vec::as_slice).map_err(Finding::as_ref);
+fn report(core: &Core, index: BackendIndex, outcome: &Result<Vec<Timing>, Rejection>) {
+    let outcome = outcome.as_ref().map(Vec::as_slice);
     if let Err(rejection) = outcome {
         let (routine, backend) = (core.name(), core.shared.router.id(index));
         tracing::info!(routine, backend, ?rejection, "the backend is not used for this");
@@ -368,7 +365,7 @@ pub(crate) fn canary(
     let began = Instant::now();
     let outcome = within(core, index, limit, |at| {
         helper_trial::survives(at).map_err(failed)?;
-        let known = known_result(at).map_err(Finding::Inconclusive)?;
+        let known = known_result(at).map_err(Rejection::Inconclusive)?;
         compare(at, &known, Some(BACKEND_LIMIT))
     });
     tell(core, index, outcome, began.elapsed())
@@ -385,7 +382,7 @@ pub(crate) fn spot_check(at: Pair<'_>, left: Option<Duration>, elapsed: Duration
     let outcome = contain(|| compare(at, &spot.known, left));
     let took = began.elapsed();
     spot.took(nanoseconds(took));
-    match outcome.unwrap_or_else(|message| Err(Finding::Failed(message))) {
+    match outcome.unwrap_or_else(|message| Err(Rejection::Failed(message))) {
         Ok(()) => Ok(()),
         outcome => tell(at.core, BackendIndex(at.backend.position as u8), outcome, took),
     }
@@ -406,18 +403,18 @@ fn make_spot(at: Pair<'_>) {
 fn tell(
     core: &Core,
     index: BackendIndex,
-    outcome: Result<(), Finding>,
+    outcome: Result<(), Rejection>,
     took: Duration,
 ) -> Result<(), String> {
     // A check that ran out of time proves nothing.
     let verdict = match &outcome {
-        Ok(()) | Err(Finding::Inconclusive(_)) => Ok(()),
-        Err(finding) => Err(finding.as_ref()),
+        Ok(()) | Err(Rejection::Inconclusive(_)) => Ok(()),
+        Err(rejection) => Err(rejection),
     };
     core.routes.canary(index, verdict, nanoseconds(took), core.shared.now_ns());
     match outcome {
-        Err(Finding::Wrong(reason) | Finding::Failed(reason)) => Err(reason),
-        Ok(()) | Err(Finding::Inconclusive(_)) => Ok(()),
+        Err(Rejection::Wrong(reason) | Rejection::Failed(reason)) => Err(reason),
+        Ok(()) | Err(Rejection::Inconclusive(_)) => Ok(()),
     }
 }
 
@@ -427,11 +424,11 @@ fn within<T: Send + 'static>(
     core: &Arc<Core>,
     index: BackendIndex,
     limit: Duration,
-    check: impl FnOnce(Pair<'_>) -> Result<T, Finding> + Send + 'static,
-) -> Result<T, Finding> {
+    check: impl FnOnce(Pair<'_>) -> Result<T, Rejection> + Send + 'static,
+) -> Result<T, Rejection> {
     let (core, backend) = (core.clone(), core.shared.backends.get(index.index()).cloned());
     let Some(backend) = backend else {
-        return Err(Finding::Failed("it is not part of the runtime".into()));
+        return Err(Rejection::Failed("it is not part of the runtime".into()));
     };
     let name = format!("verify-{}", backend.id);
     let checked = vyre_driver::within(&name, limit.min(BACKEND_LIMIT), move || {
@@ -440,12 +437,12 @@ fn within<T: Send + 'static>(
     checked.unwrap_or_else(|unfinished| {
         Err(match unfinished {
             Unfinished::Late if limit < BACKEND_LIMIT => {
-                Finding::Inconclusive(format!("it was not checked within {limit:?}"))
+                Rejection::Inconclusive(format!("it was not checked within {limit:?}"))
             }
-            Unfinished::Late => Finding::Failed(format!("it did not return within {BACKEND_LIMIT:?}")),
-            Unfinished::Panicked(message) => Finding::Failed(message),
+            Unfinished::Late => Rejection::Failed(format!("it did not return within {BACKEND_LIMIT:?}")),
+            Unfinished::Panicked(message) => Rejection::Failed(message),
             Unfinished::NeverBegun(_) => {
-                Finding::Inconclusive("no thread could be started to check it".into())
+                Rejection::Inconclusive("no thread could be started to check it".into())
             }
         })
     })

@@ -13,9 +13,10 @@ use super::slots::Outputs;
 use super::{Argument, Device, Failed, Few, Form, Job, Memory, Start, Variant};
 use crate::containment::{contain, contain_call};
 use crate::observability::{LaunchRecord, device_time_wanted, observe_launch, record_device_time};
+use crate::pipeline::pipeline_id;
 use crate::{
     BackendError, Binding, CompiledPipeline, DeviceProfile, DispatchConfig, OutputBuffers, Resource,
-    TimedOutputs, check_shape, hex,
+    TimedOutputs, check_shape,
 };
 use std::any::Any;
 use std::sync::Arc;
@@ -46,9 +47,6 @@ pub(super) struct Pipeline<D: Device> {
 
 /// Approximate limit on the input bytes of a batch that are in flight at a time.
 const BATCH_BYTES: usize = 64 << 20;
-
-/// Bytes of the fingerprint in a pipeline id: 128 bits, so that no two programs share one.
-const ID_BYTES: usize = 16;
 
 /// An input of a call.
 #[derive(Clone, Copy)]
@@ -92,7 +90,7 @@ impl<D: Device> Pipeline<D> {
         let usual = forms.get(form, None)?;
         let bound = kernel.bound_buffers();
         Ok(Pipeline {
-            id: format!("{}:{}", shared.device.id(), hex::encode(&kernel.fingerprint[..ID_BYTES])),
+            id: pipeline_id(shared.device.id(), &kernel.fingerprint),
             traps: kernel.traps(),
             usual_elements,
             recognition: Recognition::new(&kernel, &bound),
@@ -203,6 +201,20 @@ impl<D: Device> Pipeline<D> {
 /// The value of a batch item; an error is stored in `failure`.
 fn kept<T>(outcome: Result<T, BackendError>, failure: &mut Option<BackendError>) -> Option<T> {
     outcome.map_err(|error| *failure = Some(error)).ok()
+}
+
+/// Runs jobs in order and returns how many completed; the error of the next is stored in `failure`.
+fn run_jobs<D: Device>(device: &D, jobs: Vec<Job<'_, '_, D>>, failure: &mut Option<BackendError>) -> usize {
+    let count = jobs.len();
+    let ran = contain(|| device.run_all(jobs))
+        .unwrap_or_else(|message| Err(Failed { done: 0, error: BackendError::failed(device.id(), message) }));
+    ran.map_or_else(
+        |Failed { done, error }| {
+            *failure = Some(error);
+            done
+        },
+        |()| count,
+    )
 }
 
 /// The form for calls with this configuration.
@@ -378,7 +390,6 @@ impl<D: Device> Pipeline<D> {
             Some((variant, plan.launch, Some(arguments)))
         });
         let mut planned: Vec<_> = planned.collect();
-        let count = planned.len();
         let jobs = planned.iter_mut().map(|(variant, launch, arguments)| Job {
             variant: &**variant,
             launch: &*launch,
@@ -386,17 +397,8 @@ impl<D: Device> Pipeline<D> {
             config,
             timed: false,
         });
-        let jobs = jobs.collect();
-        let ran = contain(|| self.device().run_all(jobs))
-            .unwrap_or_else(|message| Err(Failed { done: 0, error: self.failed(message) }));
+        let done = run_jobs(self.device(), jobs.collect(), &mut failure);
         drop(planned);
-        let done = match ran {
-            Ok(()) => count,
-            Err(Failed { done, error }) => {
-                failure = Some(error);
-                done
-            }
-        };
         for (item, ((inputs, slots), outputs)) in inputs.iter().zip(slots).zip(outputs).enumerate() {
             if item < done {
                 let bytes = inputs.iter().map(Input::host_bytes).sum();

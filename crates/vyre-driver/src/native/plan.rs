@@ -113,8 +113,9 @@ fn number(bytes: &[u8]) -> Option<u64> {
     }
 }
 
-/// Number of plans that a thread caches. A pipeline's number selects its slot; the last plan in a
-/// slot is kept.
+/// Number of plans that a thread caches: a loop seldom alternates between more pipelines. A
+/// pipeline's number selects one of them; pipelines that select the same one replace each other's
+/// plans.
 const KEPT: usize = 8;
 
 thread_local! {

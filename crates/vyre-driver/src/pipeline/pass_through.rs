@@ -3,7 +3,7 @@
 use crate::admission::check_shape;
 use crate::containment::contain_call;
 use crate::dispatch::{byte_count, observe_outputs};
-use crate::{BackendError, CompiledPipeline, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend, hex};
+use crate::{BackendError, CompiledPipeline, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend};
 use std::borrow::Cow;
 use std::sync::Arc;
 use vyre_foundation::ir::Program;
@@ -20,15 +20,7 @@ pub(super) struct PassThrough {
     pub(super) config: DispatchConfig,
 }
 
-/// Bytes of the fingerprint in a pipeline id: 128 bits, so that no two programs share one.
-const ID_BYTES: usize = 16;
-
 impl PassThrough {
-    /// `<backend id>:<prefix of the fingerprint>`.
-    pub(super) fn id_of(backend: &dyn VyreBackend, program: &Program) -> String {
-        format!("{}:{}", backend.id(), hex::encode(&program.fingerprint()[..ID_BYTES]))
-    }
-
     /// The call's configuration merged over the compile-time one. Overrides in the call get the
     /// same checks as those at compile time.
     fn effective<'a>(&'a self, call: &'a DispatchConfig) -> Result<Cow<'a, DispatchConfig>, BackendError> {

@@ -40,7 +40,7 @@ mod selection;
 pub use crate::backend::default_supported_ops as core_supported_ops;
 pub use probe::set_probe_time_limit;
 pub use selection::{
-    Refusal, SelectionFacts, SelectionReport, acquire_preferred_dispatch_backend, capability_score,
+    SelectionFacts, SelectionReport, acquire_preferred_dispatch_backend, capability_score,
     compare_selection_facts, none_usable, selectable, selection_profiles, selection_report,
 };
 

@@ -8,6 +8,7 @@ use super::{
     BackendRegistration, backend_dispatches, backend_is_oracle, backend_precedence, duplicate,
     registered_backends,
 };
+use crate::router::RefusedBackend;
 use crate::{BackendError, DeviceClass, DeviceProfile, VyreBackend};
 use std::cmp::Ordering;
 use std::fmt;
@@ -48,22 +49,13 @@ impl SelectionFacts {
     }
 }
 
-/// A backend that was not a candidate, or failed as one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The backend's id.
-    pub id: &'static str,
-    /// Why it was refused.
-    pub reason: String,
-}
-
 /// The result of the selection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SelectionReport {
     /// The usable backends, best first.
     pub ranked: Vec<SelectionFacts>,
-    /// The refused backends, by id.
-    pub refused: Vec<Refusal>,
+    /// The backends that were not candidates, or failed as one, by id.
+    pub refused: Vec<RefusedBackend>,
 }
 
 impl SelectionReport {
@@ -89,8 +81,8 @@ impl fmt::Display for SelectionReport {
                 Duration::from_nanos(facts.acquisition_ns),
             )?;
         }
-        for refusal in &self.refused {
-            writeln!(f, "{}: refused: {}", refusal.id, refusal.reason)?;
+        for RefusedBackend { backend, reason } in &self.refused {
+            writeln!(f, "{backend}: refused: {reason}")?;
         }
         Ok(())
     }
@@ -144,8 +136,7 @@ pub fn selection_profiles() -> &'static [DeviceProfile] {
 pub fn acquire_preferred_dispatch_backend() -> Result<Box<dyn VyreBackend>, BackendError> {
     let selection = selection();
     let Some(winner) = selection.winner else {
-        let refused = &selection.report.refused;
-        return Err(none_usable(refused.iter().map(|refusal| (refusal.id, refusal.reason.as_str()))));
+        return Err(none_usable(&selection.report.refused));
     };
     let probed = selection.probed.lock().unwrap_or_else(PoisonError::into_inner).take();
     probed.map_or_else(|| winner.acquire(), Ok)
@@ -180,13 +171,13 @@ fn select() -> Selection {
                 let facts = SelectionFacts::new(&probed.profile, acquisition);
                 usable.push((SelectionFacts { id: registration.id, ..facts }, registration, probed));
             }
-            Err(reason) => refused.push(Refusal { id: registration.id, reason }),
+            Err(reason) => refused.push(RefusedBackend { backend: registration.id.to_owned(), reason }),
         }
     }
     usable.sort_by(|(a, ..), (b, ..)| compare_selection_facts(a, b));
-    refused.sort_by_key(|refusal| refusal.id);
-    for refusal in &refused {
-        tracing::debug!(backend = refusal.id, reason = refusal.reason, "backend refused");
+    refused.sort_by(|a, b| a.backend.cmp(&b.backend));
+    for RefusedBackend { backend, reason } in &refused {
+        tracing::debug!(backend, reason, "backend refused");
     }
     let ranked = usable.iter().map(|(facts, ..)| facts.clone()).collect();
     let profiles = usable.iter().map(|(.., probed)| probed.profile).collect();
@@ -200,7 +191,7 @@ fn select() -> Selection {
 }
 
 /// The linked backends that can be selected, and the refused ones.
-pub fn selectable() -> (Vec<&'static BackendRegistration>, Vec<Refusal>) {
+pub fn selectable() -> (Vec<&'static BackendRegistration>, Vec<RefusedBackend>) {
     let (mut candidates, mut refused) = (Vec::new(), Vec::new());
     for same_id in registered_backends().chunk_by(|a, b| a.id == b.id) {
         let [first, others @ ..] = same_id else { continue };
@@ -215,7 +206,7 @@ pub fn selectable() -> (Vec<&'static BackendRegistration>, Vec<Refusal>) {
             Some(duplicate(id).to_string())
         };
         match reason {
-            Some(reason) => refused.push(Refusal { id, reason }),
+            Some(reason) => refused.push(RefusedBackend { backend: id.to_owned(), reason }),
             None => candidates.push(*first),
         }
     }
@@ -225,15 +216,17 @@ pub fn selectable() -> (Vec<&'static BackendRegistration>, Vec<Refusal>) {
 const ORACLE_REASON: &str = "it is an oracle, used only where it is named";
 
 /// The error for having no usable backend: each refused backend and its reason.
-pub fn none_usable<'a>(refused: impl IntoIterator<Item = (&'a str, &'a str)>) -> BackendError {
-    let refused: Vec<(&str, &str)> = refused.into_iter().collect();
+pub fn none_usable(refused: &[RefusedBackend]) -> BackendError {
+    let list = |row: fn(&RefusedBackend) -> String, separator| {
+        refused.iter().map(row).collect::<Vec<String>>().join(separator)
+    };
     let reasons = if refused.is_empty() {
         "none is linked".into()
-    } else if refused.iter().all(|(_, reason)| *reason == ORACLE_REASON) {
-        let ids: Vec<&str> = refused.iter().map(|(id, _)| *id).collect();
-        format!("only oracles are linked ({}), and an oracle is used only where it is named", ids.join(", "))
+    } else if refused.iter().all(|refused| refused.reason == ORACLE_REASON) {
+        let ids = list(|refused| refused.backend.clone(), ", ");
+        format!("only oracles are linked ({ids}), and an oracle is used only where it is named")
     } else {
-        refused.iter().map(|(id, reason)| format!("{id}: {reason}")).collect::<Vec<_>>().join("; ")
+        list(|refused| format!("{}: {}", refused.backend, refused.reason), "; ")
     };
     BackendError::NoUsableBackend { reasons }
 }

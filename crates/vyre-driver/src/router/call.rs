@@ -111,7 +111,7 @@ pub enum Placement {
 
 /// A call to route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct RouteRequest {
     /// Number of elements that the call covers.
     pub elements: u64,
     /// Where its buffers are.
@@ -126,11 +126,11 @@ pub struct Call {
     pub limit_ns: u64,
 }
 
-impl Call {
+impl RouteRequest {
     /// A call on buffers in host memory that can go to any backend.
-    pub fn new(elements: u64, now_ns: u64) -> Call {
+    pub fn new(elements: u64, now_ns: u64) -> RouteRequest {
         let exclude = BackendSet::default();
-        Call { elements, placement: Placement::Host, now_ns, only: None, exclude, limit_ns: u64::MAX }
+        RouteRequest { elements, placement: Placement::Host, now_ns, only: None, exclude, limit_ns: u64::MAX }
     }
 }
 
@@ -240,23 +240,12 @@ pub struct Timing {
 }
 
 /// Why a check of a backend's results did not pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rejection<Reason> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejection {
     /// The results differ from the oracle's; how.
-    Wrong(Reason),
+    Wrong(String),
     /// The run failed, for this reason.
-    Failed(Reason),
+    Failed(String),
     /// The check decided nothing, for this reason; it does not count against the backend.
-    Inconclusive(Reason),
-}
-
-impl Rejection<String> {
-    /// Borrows the reason.
-    pub fn as_ref(&self) -> Rejection<&str> {
-        match self {
-            Rejection::Wrong(reason) => Rejection::Wrong(reason),
-            Rejection::Failed(reason) => Rejection::Failed(reason),
-            Rejection::Inconclusive(reason) => Rejection::Inconclusive(reason),
-        }
-    }
+    Inconclusive(String),
 }

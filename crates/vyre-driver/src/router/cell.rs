@@ -80,16 +80,19 @@ impl Cell {
     }
 
     /// Number of completed calls.
+    #[inline]
     pub(super) fn calls(&self) -> u64 {
         self.calls.load(Relaxed)
     }
 
     /// Counts a completed call.
+    #[inline]
     pub(super) fn count(&self) {
         self.calls.fetch_add(1, Relaxed);
     }
 
     /// Adds the time of a call.
+    #[inline]
     pub(super) fn add_time(&self, elapsed_ns: u64) {
         self.time_ns.fetch_add(elapsed_ns, Relaxed);
     }
@@ -105,15 +108,18 @@ impl Cell {
         self.time_ns.load(Relaxed).saturating_sub(self.settled_ns.load(Relaxed))
     }
 
+    #[inline]
     pub(super) fn arm(&self, backend: BackendIndex) -> Option<&Arm> {
         self.arms.get(backend.index())
     }
 
+    #[inline]
     pub(super) fn incumbent(&self) -> Option<BackendIndex> {
         somebody(self.incumbent.load(Relaxed))
     }
 
     /// The incumbent, and the number of the `Reason` for it.
+    #[inline]
     pub(super) fn choice(&self) -> Option<(BackendIndex, u8)> {
         Some((self.incumbent()?, self.reason.load(Relaxed)))
     }
@@ -141,6 +147,7 @@ impl Cell {
 
     /// Whether an incumbent at this level is slower than a rival is expected to be, so that the
     /// next call should look.
+    #[inline]
     pub(super) fn is_beaten(&self, level: f64) -> bool {
         level > f64::from_bits(self.rival_level.load(Relaxed))
     }
@@ -175,6 +182,7 @@ impl Cell {
     }
 }
 
+#[inline]
 pub(super) fn somebody(stored: u8) -> Option<BackendIndex> {
     stored.checked_sub(1).map(BackendIndex)
 }
@@ -188,14 +196,15 @@ impl Cells {
         Cells([const { OnceLock::new() }; BUCKETS])
     }
 
+    #[inline]
     pub(super) fn get(&self, bucket: u8) -> Option<&Cell> {
         self.0.get(usize::from(bucket))?.get().map(|cell| &**cell)
     }
 
     /// The cell of this bucket, created by `make` on first use.
     pub(super) fn get_or_make(&self, bucket: u8, make: impl FnOnce() -> Cell) -> &Cell {
-        let slot = &self.0[usize::from(bucket).min(BUCKETS - 1)];
-        slot.get_or_init(|| Box::new(make()))
+        let cell = &self.0[usize::from(bucket).min(BUCKETS - 1)];
+        cell.get_or_init(|| Box::new(make()))
     }
 
     /// The existing cells with their buckets, smallest first.

@@ -3,13 +3,13 @@
 use super::call::{BackendIndex, Conformance, Placement, Reason};
 use super::probing::{PROBE_SHARE, decide};
 use super::program::{CellKey, ProgramRoutes};
-use super::standing::State;
+use super::trust::State;
 use serde::Serialize;
 use std::fmt;
 
 /// What the router knows about a program at one size, and the resulting route.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Explanation {
+pub struct RouteExplanation {
     /// The op id, or `fp:` followed by the fingerprint.
     pub program: String,
     /// The program's fingerprint in hexadecimal.
@@ -78,13 +78,13 @@ pub struct ProbingExplanation {
     pub reason: &'static str,
 }
 
-impl Explanation {
+impl RouteExplanation {
     pub(super) fn new(
         routes: &ProgramRoutes,
         elements: u64,
         placement: Placement,
         now_ns: u64,
-    ) -> Explanation {
+    ) -> RouteExplanation {
         let key = CellKey::new(elements, placement);
         let cell = routes.cell(key);
         // Decisions depend on the time of all calls.
@@ -94,7 +94,7 @@ impl Explanation {
             routes.shared.backends.get(backend.index()).map(|backend| backend.candidate().id.clone())
         };
         let spent = routes.time_spent();
-        Explanation {
+        RouteExplanation {
             program: routes.key().to_owned(),
             fingerprint: routes.fingerprint().to_owned(),
             elements,
@@ -136,7 +136,7 @@ impl CandidateExplanation {
             backend: candidate.id.clone(),
             device: candidate.device.clone(),
             driver: candidate.driver.clone(),
-            standing: match (routes.standing(index).state(), &candidate.conformance) {
+            standing: match (routes.trust(index).state(), &candidate.conformance) {
                 (State::Verified, _) => "verified",
                 (State::Wrong, _) => "wrong",
                 (State::Quarantined, _) => "quarantined",
@@ -159,7 +159,7 @@ impl CandidateExplanation {
     }
 }
 
-impl fmt::Display for Explanation {
+impl fmt::Display for RouteExplanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = self.resident_on.as_ref().map_or("host memory".to_owned(), |home| format!("`{home}`"));
         writeln!(

@@ -57,24 +57,24 @@ mod probing;
 mod program;
 mod rows;
 mod shared;
-mod standing;
 mod statistics;
+mod trust;
 
 pub use call::{
-    BackendIndex, BackendSet, Background, Call, Candidate, Conformance, MAX_CANDIDATES, NoRoute, Placement,
-    Policy, Reason, RefusedBackend, Rejection, Route, Timing,
+    BackendIndex, BackendSet, Background, Candidate, Conformance, MAX_CANDIDATES, NoRoute, Placement, Policy,
+    Reason, RefusedBackend, Rejection, Route, RouteRequest, Timing,
 };
-pub use explain::{CandidateExplanation, Explanation, ProbingExplanation};
+pub use explain::{CandidateExplanation, ProbingExplanation, RouteExplanation};
 pub use program::{CANARY_PERIOD, ProgramRoutes, TimeSpent};
 
 use crate::hex;
 use crate::pgo::{PgoTable, ProgramKey};
 use cell::NOBODY;
 use shared::{RouterState, SharedBackend};
-use standing::Standing;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use trust::Trust;
 
 /// Transfer cost assumed until transfers are timed: 4 GiB per second.
 const GUESSED_TRANSFER_NS_PER_KIB: u64 = 240;
@@ -83,12 +83,12 @@ const GUESSED_TRANSFER_NS_PER_KIB: u64 = 240;
 ///
 /// ```
 /// use vyre_driver::pgo::PgoTable;
-/// use vyre_driver::router::{Call, Candidate, Conformance, Policy, Reason, Router};
+/// use vyre_driver::router::{RouteRequest, Candidate, Conformance, Policy, Reason, Router};
 /// use vyre_driver::DeviceProfile;
 /// let cpu = Candidate::new(&DeviceProfile::conservative("cpu"), Conformance::Passed);
 /// let router = Router::new(vec![cpu], &PgoTable::default(), Policy::default());
 /// let program = router.program(Some("blas.saxpy"), [7; 32]);
-/// let route = program.route(&Call::new(1 << 20, 0))?;
+/// let route = program.route(&RouteRequest::new(1 << 20, 0))?;
 /// assert_eq!((router.id(route.backend), route.reason), ("cpu", Reason::Selected));
 /// program.finished(&route, 150_000);
 /// # Ok::<(), vyre_driver::router::NoRoute>(())
@@ -112,7 +112,7 @@ impl Router {
         let backend = |listed| SharedBackend {
             listed,
             met: OnceLock::new(),
-            device: Standing::default(),
+            device: Trust::default(),
             transfer_ns_per_kib: AtomicU64::new(GUESSED_TRANSFER_NS_PER_KIB),
         };
         let shared = RouterState {
@@ -130,13 +130,13 @@ impl Router {
         let fingerprint = hex::encode(&fingerprint);
         let key = op_id.map_or_else(|| format!("fp:{fingerprint}"), str::to_owned);
         // An op id that now names a different program gets separate routes.
-        let slot = format!("{key}@{fingerprint}");
-        if let Some(known) = self.programs.read().unwrap_or_else(PoisonError::into_inner).get(&slot) {
+        let identity = format!("{key}@{fingerprint}");
+        if let Some(known) = self.programs.read().unwrap_or_else(PoisonError::into_inner).get(&identity) {
             return known.clone();
         }
         let mut programs = self.programs.write().unwrap_or_else(PoisonError::into_inner);
         let make = || Arc::new(ProgramRoutes::new(self.shared.clone(), ProgramKey::new(key, fingerprint)));
-        programs.entry(slot).or_insert_with(make).clone()
+        programs.entry(identity).or_insert_with(make).clone()
     }
 
     /// Reports the identity of a backend that was listed as [`Conformance::Pending`]: its device,

@@ -1,19 +1,19 @@
 //! The routes of one program: the warm path, and the search beyond the incumbent.
 
 use super::call::{
-    BackendIndex, Background, Call, Conformance, NoRoute, Placement, Reason, RefusedBackend, Rejection,
-    Route, Timing,
+    BackendIndex, Background, Conformance, NoRoute, Placement, Reason, RefusedBackend, Rejection, Route,
+    RouteRequest, Timing,
 };
 use super::cell::{Arm, Cell, Cells};
 use super::estimate::Estimate;
-use super::explain::Explanation;
+use super::explain::RouteExplanation;
 use super::fallback::excuse;
 use super::probing::{
     Probe, ProbeOutcome, ProbeResult, Rival, SHORTEST_REST, WORTH_SWITCHING, decide, judge,
 };
 use super::shared::RouterState;
-use super::standing::{Standing, State};
 use super::statistics::Pace;
+use super::trust::{State, Trust};
 use crate::BackendError;
 use crate::pgo::{ProgramKey, RouteDecision, size_bucket};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -72,7 +72,7 @@ pub struct ProgramRoutes {
 #[derive(Debug, Default)]
 struct ProgramBackend {
     /// Shared by the routes of single calls and of batches.
-    standing: Arc<Standing>,
+    trust: Arc<Trust>,
     /// Cost of its probes.
     spent_ns: AtomicU64,
     /// The cells for buffers resident on it.
@@ -137,17 +137,17 @@ impl ProgramRoutes {
 
     /// The routes of batches of the program, by their total number of elements. Batches have
     /// separate timings; what is learnt about a backend's results applies to both.
-    pub fn in_batches(&self) -> Arc<ProgramRoutes> {
+    pub fn in_batches(&self) -> &Arc<ProgramRoutes> {
         let make = || {
             let key = ProgramKey::new(format!("{} in batches", self.key()), self.fingerprint().to_owned());
             let own = |backend: &ProgramBackend| ProgramBackend {
-                standing: backend.standing.clone(),
+                trust: backend.trust.clone(),
                 ..ProgramBackend::default()
             };
             let backends = self.backends.iter().map(own).collect();
             Arc::new(ProgramRoutes::over(self.shared.clone(), key, backends))
         };
-        self.batches.get_or_init(make).clone()
+        self.batches.get_or_init(make)
     }
 
     /// The op id, or `fp:` followed by the fingerprint.
@@ -162,7 +162,7 @@ impl ProgramRoutes {
 
     /// Chooses the backend for a call. Every route must be reported with
     /// [`finished`](Self::finished), [`failed`](Self::failed) or [`abandoned`](Self::abandoned).
-    pub fn route(&self, call: &Call) -> Result<Route, NoRoute> {
+    pub fn route(&self, call: &RouteRequest) -> Result<Route, NoRoute> {
         if let Some(route) = self.warm_route(call) {
             return Ok(route);
         }
@@ -176,7 +176,7 @@ impl ProgramRoutes {
     /// The fast path of [`route`](Self::route): a few loads for a call that goes to the incumbent
     /// or to the backend the caller named. `None` if the full search is needed.
     #[inline]
-    pub fn warm_route(&self, call: &Call) -> Option<Route> {
+    pub fn warm_route(&self, call: &RouteRequest) -> Option<Route> {
         if !call.exclude.is_empty() {
             return None;
         }
@@ -194,6 +194,7 @@ impl ProgramRoutes {
     }
 
     /// Reports that the call completed, and its end-to-end time.
+    #[inline]
     pub fn finished(&self, route: &Route, elapsed_ns: u64) {
         let Some((cell, arm)) = self.arm_of(route) else { return };
         self.took(cell, arm, route, elapsed_ns);
@@ -207,27 +208,25 @@ impl ProgramRoutes {
     /// real slowdown.
     #[cold]
     pub fn finished_disturbed(&self, route: &Route, elapsed_ns: u64) {
-        let Some((cell, arm)) = self.arm_of(route) else { return };
+        let Some((_, arm)) = self.arm_of(route) else { return };
         let slow = usual_ns(arm).is_some_and(|usual_ns| elapsed_ns as f64 > usual_ns);
         if !slow || arm.disturbed.fetch_add(1, Relaxed) % COUNTED_OF_DISTURBED == COUNTED_OF_DISTURBED - 1 {
             return self.finished(route, elapsed_ns);
         }
-        cell.count();
-        arm.statistics.count();
-        self.abandoned(route, elapsed_ns);
+        self.finished_untimed(route, elapsed_ns);
         if route.reason == Reason::LastResort {
             self.ran_again(arm, route.backend);
         }
     }
 
-    /// Reports a call that ran as part of a sequence. Its share of the sequence's time says nothing
-    /// about the call alone, so the call is counted but nothing is learnt from it.
+    /// Reports a call whose time says nothing about its backend, such as a share of a sequence's
+    /// time: the call is counted, and nothing is learnt from it.
     #[cold]
-    pub fn finished_in_sequence(&self, route: &Route, share_ns: u64) {
+    pub fn finished_untimed(&self, route: &Route, elapsed_ns: u64) {
         let Some((cell, arm)) = self.arm_of(route) else { return };
         cell.count();
         arm.statistics.count();
-        self.abandoned(route, share_ns);
+        self.abandoned(route, elapsed_ns);
     }
 
     /// The usual time of such calls on the route's backend; `None` before the first.
@@ -271,21 +270,16 @@ impl ProgramRoutes {
             BackendError::DeviceOutOfMemory { .. } => {
                 arm.blocked_until_ns.store(now_ns.saturating_add(OUT_OF_MEMORY_NS), Relaxed);
             }
-            _ => own.standing.quarantine(&error.to_string(), now_ns),
+            _ => own.trust.quarantine(&error.to_string(), now_ns),
         }
         if cell.incumbent() == Some(route.backend) {
             cell.unseat();
         }
     }
 
-    /// Whether a verification is all that the backend lacks.
-    pub fn lacks_verification(&self, backend: BackendIndex, now_ns: u64) -> bool {
-        backend.index() < self.backends.len() && self.verifiable(backend, now_ns)
-    }
-
     /// Reports the outcome of a verification: the times of small runs, or why the backend was
     /// rejected.
-    pub fn verified(&self, backend: BackendIndex, outcome: Result<&[Timing], Rejection<&str>>, now_ns: u64) {
+    pub fn verified(&self, backend: BackendIndex, outcome: Result<&[Timing], &Rejection>, now_ns: u64) {
         match outcome {
             Ok(timings) if self.shared.conforms(backend) => {
                 for timing in timings {
@@ -294,7 +288,7 @@ impl ProgramRoutes {
                         arm.statistics.tell(timing.elapsed_ns);
                     }
                 }
-                self.backends[backend.index()].standing.verify();
+                self.backends[backend.index()].trust.verify();
             }
             Ok(_) => {}
             Err(rejection) => self.reject(backend, rejection, now_ns),
@@ -303,13 +297,7 @@ impl ProgramRoutes {
     }
 
     /// Reports the outcome of a canary, and how long it took.
-    pub fn canary(
-        &self,
-        backend: BackendIndex,
-        outcome: Result<(), Rejection<&str>>,
-        spent_ns: u64,
-        now_ns: u64,
-    ) {
+    pub fn canary(&self, backend: BackendIndex, outcome: Result<(), &Rejection>, spent_ns: u64, now_ns: u64) {
         self.canary_spent_ns.fetch_add(spent_ns, Relaxed);
         self.canary_until_ns.store(0, Relaxed);
         if let Err(rejection) = outcome {
@@ -318,8 +306,8 @@ impl ProgramRoutes {
     }
 
     /// Explains where calls of this size go. Has no effect on routing.
-    pub fn explain(&self, elements: u64, placement: Placement, now_ns: u64) -> Explanation {
-        Explanation::new(self, elements, placement, now_ns)
+    pub fn explain(&self, elements: u64, placement: Placement, now_ns: u64) -> RouteExplanation {
+        RouteExplanation::new(self, elements, placement, now_ns)
     }
 
     /// The time of all calls, and how much of it probes took beyond the incumbent's expected time.
@@ -349,6 +337,7 @@ impl ProgramRoutes {
 /// Effects of reports.
 impl ProgramRoutes {
     /// Counts a call and its time.
+    #[inline]
     fn took(&self, cell: &Cell, arm: &Arm, route: &Route, elapsed_ns: u64) {
         cell.count();
         cell.add_time(elapsed_ns);
@@ -367,17 +356,17 @@ impl ProgramRoutes {
     /// Clears the quarantine and blocks of a backend that ran as a last resort.
     #[cold]
     fn ran_again(&self, arm: &Arm, backend: BackendIndex) {
-        self.backends[backend.index()].standing.recover();
+        self.backends[backend.index()].trust.recover();
         self.shared.backends[backend.index()].device.recover();
         arm.blocked_until_ns.store(0, Relaxed);
     }
 
-    fn reject(&self, backend: BackendIndex, rejection: Rejection<&str>, now_ns: u64) {
+    fn reject(&self, backend: BackendIndex, rejection: &Rejection, now_ns: u64) {
         let Some(own) = self.backends.get(backend.index()) else { return };
         match rejection {
-            Rejection::Wrong(reason) => own.standing.reject(reason),
-            Rejection::Failed(reason) => own.standing.quarantine(reason, now_ns),
-            Rejection::Inconclusive(_) => own.standing.release(now_ns),
+            Rejection::Wrong(reason) => own.trust.reject(reason),
+            Rejection::Failed(reason) => own.trust.quarantine(reason, now_ns),
+            Rejection::Inconclusive(_) => own.trust.release(now_ns),
         }
     }
 
@@ -473,7 +462,7 @@ fn usual_ns(arm: &Arm) -> Option<f64> {
 /// The search beyond the incumbent: at intervals, and whenever something changed.
 impl ProgramRoutes {
     #[cold]
-    fn look(&self, cell: &Cell, key: CellKey, call: &Call) -> Result<Route, NoRoute> {
+    fn look(&self, cell: &Cell, key: CellKey, call: &RouteRequest) -> Result<Route, NoRoute> {
         self.settle(cell);
         self.expire(call.now_ns);
         let Some((incumbent, reason)) = self.seat(cell, key, call) else {
@@ -508,8 +497,8 @@ impl ProgramRoutes {
     /// restores a backend's verified state.
     fn expire(&self, now_ns: u64) {
         for (own, shared) in self.backends.iter().zip(&self.shared.backends) {
-            if own.standing.expire(now_ns) && self.shared.policy.frozen {
-                own.standing.recover();
+            if own.trust.expire(now_ns) && self.shared.policy.frozen {
+                own.trust.recover();
             }
             shared.device.expire(now_ns);
         }
@@ -517,7 +506,7 @@ impl ProgramRoutes {
 
     /// The incumbent and the reason for it: the current one if it may still run, otherwise the best
     /// eligible backend.
-    fn seat(&self, cell: &Cell, key: CellKey, call: &Call) -> Option<(BackendIndex, Reason)> {
+    fn seat(&self, cell: &Cell, key: CellKey, call: &RouteRequest) -> Option<(BackendIndex, Reason)> {
         let may =
             |&backend: &BackendIndex| !call.exclude.contains(backend) && self.eligible(cell, backend, call);
         let row = self.row(key);
@@ -547,7 +536,13 @@ impl ProgramRoutes {
 
     /// The backend to probe with this call, if the probing rules allow one: the one with the lowest
     /// expected price.
-    fn probe(&self, cell: &Cell, key: CellKey, incumbent: BackendIndex, call: &Call) -> Option<BackendIndex> {
+    fn probe(
+        &self,
+        cell: &Cell,
+        key: CellKey,
+        incumbent: BackendIndex,
+        call: &RouteRequest,
+    ) -> Option<BackendIndex> {
         if self.shared.policy.frozen {
             return None;
         }
@@ -566,7 +561,7 @@ impl ProgramRoutes {
 
     /// The lowest level above the incumbent's that a rival is expected to have. Rivals below it
     /// have been considered in this look.
-    fn nearest_rival(&self, cell: &Cell, key: CellKey, incumbent: BackendIndex, call: &Call) -> f64 {
+    fn nearest_rival(&self, cell: &Cell, key: CellKey, incumbent: BackendIndex, call: &RouteRequest) -> f64 {
         let level = cell.arm(incumbent).and_then(|arm| arm.statistics.pace()).map_or(0.0, |pace| pace.level);
         let others = self.indices().filter(|&other| other != incumbent && self.eligible(cell, other, call));
         let expected = others.filter_map(|other| self.estimate(key, other));
@@ -612,13 +607,13 @@ impl ProgramRoutes {
             let wanted = |&backend: &BackendIndex| {
                 let selected = self.shared.selected() == Some(backend);
                 let early = selected && number < CALLS_BEFORE_VERIFYING_SELECTED;
-                !early && self.verifiable(backend, now_ns) && self.standing(backend).claim(now_ns)
+                !early && self.lacks_verification(backend, now_ns) && self.trust(backend).claim(now_ns)
             };
             if let Some(backend) = self.indices().find(wanted) {
                 return Some(Background::Verify(backend));
             }
         }
-        let verified = self.standing(incumbent).state() == State::Verified;
+        let verified = self.trust(incumbent).state() == State::Verified;
         if !verified || number < cell.canary_due.load(Relaxed) {
             return None;
         }
@@ -656,12 +651,12 @@ impl ProgramRoutes {
         if shared.device.state() == State::Quarantined {
             return false;
         }
-        match own.standing.state() {
+        match own.trust.state() {
             State::Verified => true,
             State::Quarantined | State::Wrong => false,
             State::Unverified | State::Verifying => {
                 self.shared.selected() == Some(backend)
-                    && !own.standing.is_doubted()
+                    && !own.trust.is_doubted()
                     && !self.shared.policy.frozen
             }
         }
@@ -671,33 +666,33 @@ impl ProgramRoutes {
     /// wrong.
     fn may_be_named(&self, backend: BackendIndex) -> bool {
         let (own, shared) = (self.backends.get(backend.index()), self.shared.backends.get(backend.index()));
-        own.is_some_and(|own| own.standing.state() != State::Wrong)
+        own.is_some_and(|own| own.trust.state() != State::Wrong)
             && shared.is_some_and(|shared| shared.candidate().conformance != Conformance::Pending)
     }
 
-    fn eligible(&self, cell: &Cell, backend: BackendIndex, call: &Call) -> bool {
+    fn eligible(&self, cell: &Cell, backend: BackendIndex, call: &RouteRequest) -> bool {
         let blocked = cell.arm(backend).is_some_and(|arm| arm.blocked_until_ns.load(Relaxed) > call.now_ns);
         !blocked && self.may_run(backend)
     }
 
     /// Whether a verification is all that the backend lacks.
-    fn verifiable(&self, backend: BackendIndex, now_ns: u64) -> bool {
+    pub fn lacks_verification(&self, backend: BackendIndex, now_ns: u64) -> bool {
         self.shared.conforms(backend)
             && self.shared.backends[backend.index()].device.state() != State::Quarantined
-            && self.standing(backend).is_verifiable(now_ns)
+            && self.trust(backend).is_verifiable(now_ns)
     }
 
     /// Whether the backend was verified at some time or is the selected one, and was never found
     /// wrong.
     fn is_known_right(&self, backend: BackendIndex) -> bool {
-        let standing = self.standing(backend);
-        let right = standing.was_verified() || self.shared.selected() == Some(backend);
-        right && standing.state() != State::Wrong
+        let trust = self.trust(backend);
+        let right = trust.was_verified() || self.shared.selected() == Some(backend);
+        right && trust.state() != State::Wrong
     }
 
     /// A backend that failed or ran out of memory, for when no other is left and none can be
     /// verified first.
-    fn last_resort(&self, call: &Call) -> Option<BackendIndex> {
+    fn last_resort(&self, call: &RouteRequest) -> Option<BackendIndex> {
         if self.shared.policy.frozen || self.verify_first(call).is_some() {
             return None;
         }
@@ -707,16 +702,16 @@ impl ProgramRoutes {
 
     /// The first backend that could run once verified. Skips backends known to be right, which can
     /// be a last resort instead.
-    fn verify_first(&self, call: &Call) -> Option<BackendIndex> {
+    fn verify_first(&self, call: &RouteRequest) -> Option<BackendIndex> {
         let lacking = |&backend: &BackendIndex| {
             !call.exclude.contains(backend)
-                && self.verifiable(backend, call.now_ns)
+                && self.lacks_verification(backend, call.now_ns)
                 && !self.is_known_right(backend)
         };
         self.indices().find(lacking)
     }
 
-    fn no_route(&self, key: CellKey, call: &Call) -> NoRoute {
+    fn no_route(&self, key: CellKey, call: &RouteRequest) -> NoRoute {
         let asked = self.indices().filter(|&backend| call.only.is_none_or(|named| named == backend));
         let refused = asked.map(|backend| {
             let reason = if call.exclude.contains(backend) {
@@ -736,8 +731,8 @@ impl ProgramRoutes {
 
     /// Why the backend may not run, as text; `None` if it may.
     pub(super) fn refusal(&self, backend: BackendIndex, key: CellKey, now_ns: u64) -> Option<String> {
-        let (device, standing) = (&self.shared.backends[backend.index()].device, self.standing(backend));
-        let seconds = |standing: &Standing| standing.until_ns().saturating_sub(now_ns) / 1_000_000_000;
+        let (device, trust) = (&self.shared.backends[backend.index()].device, self.trust(backend));
+        let seconds = |trust: &Trust| trust.until_ns().saturating_sub(now_ns) / 1_000_000_000;
         if device.state() == State::Quarantined {
             return Some(format!(
                 "its device is lost, next try in {} s: {}",
@@ -749,18 +744,18 @@ impl ProgramRoutes {
         if blocked > now_ns {
             return Some("it was out of memory at this size".to_owned());
         }
-        match (standing.state(), &self.shared.candidate(backend).conformance) {
-            (State::Wrong, _) => Some(format!("its results were wrong: {}", standing.reason())),
+        match (trust.state(), &self.shared.candidate(backend).conformance) {
+            (State::Wrong, _) => Some(format!("its results were wrong: {}", trust.reason())),
             (State::Quarantined, _) => {
-                Some(format!("in quarantine, next try in {} s: {}", seconds(standing), standing.reason()))
+                Some(format!("in quarantine, next try in {} s: {}", seconds(trust), trust.reason()))
             }
             _ if self.may_run(backend) => None,
             (_, Conformance::Failed(reason)) => Some(format!("it failed the conformance set: {reason}")),
             (_, Conformance::Unknown) => Some("it has not been run on the conformance set".to_owned()),
             (_, Conformance::Pending) => Some("its driver is being checked".to_owned()),
             (_, Conformance::Passed) if self.shared.policy.frozen => Some(NOT_IN_THE_TABLE.to_owned()),
-            (_, Conformance::Passed) if standing.is_doubted() => {
-                Some(format!("not verified again since its quarantine: {}", standing.reason()))
+            (_, Conformance::Passed) if trust.is_doubted() => {
+                Some(format!("not verified again since its quarantine: {}", trust.reason()))
             }
             (_, Conformance::Passed) => Some("its results for this program are not verified yet".to_owned()),
         }
@@ -778,16 +773,18 @@ impl ProgramRoutes {
         self.batches.get()
     }
 
-    pub(super) fn standing(&self, backend: BackendIndex) -> &Standing {
-        &self.backends[backend.index()].standing
+    pub(super) fn trust(&self, backend: BackendIndex) -> &Trust {
+        &self.backends[backend.index()].trust
     }
 
+    #[inline]
     fn arm_of(&self, route: &Route) -> Option<(&Cell, &Arm)> {
         let cell = self.cells(route.home)?.get(route.bucket)?;
         Some((cell, cell.arm(route.backend)?))
     }
 
     /// The cells for buffers at this home; `None` if there was no call with buffers there.
+    #[inline]
     fn cells(&self, home: Option<BackendIndex>) -> Option<&Cells> {
         match home {
             None => Some(&self.host),
@@ -853,13 +850,13 @@ impl ProgramRoutes {
     /// Adopts the verified rows' findings about a backend's results. One rejection outweighs any
     /// number of matches.
     fn trust_rows(&self, backend: BackendIndex) {
-        let (id, standing) = (&self.shared.candidate(backend).id, self.standing(backend));
+        let (id, trust) = (&self.shared.candidate(backend).id, self.trust(backend));
         let rows = self.shared.table.rows_of(&self.program).map(|(_, row)| row);
         for row in rows.filter(|row| self.shared.holds(row, backend)) {
             if let Some(rejected) = row.rejected.iter().find(|rejected| rejected.backend == *id) {
-                standing.reject(&rejected.reason);
+                trust.reject(&rejected.reason);
             } else if row.observations.iter().any(|seen| seen.backend == *id) {
-                standing.verify();
+                trust.verify();
             }
         }
     }

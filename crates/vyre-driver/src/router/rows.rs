@@ -8,13 +8,14 @@
 use super::call::Candidate;
 use super::program::ProgramRoutes;
 use super::shared::RouterState;
-use super::standing::State;
+use super::trust::State;
 use crate::pgo::{BackendIdentity, BackendLatency, PgoTable, RejectedBackend, RouteDecision};
 use crate::pipeline::COMPILER_VERSION;
 use crate::tables::stamp_after;
 use std::sync::Arc;
 
-/// Minimum number of calls behind a time in a row.
+/// Minimum number of calls behind a time in a row: as many as a burst of probes has, after which
+/// the time is no longer that of an idle backend.
 const CALLS_FOR_A_ROW: u64 = 8;
 
 /// The rows of the table that are valid here.
@@ -56,15 +57,15 @@ fn learned_row(shared: &RouterState, program: &ProgramRoutes, bucket: u8) -> Opt
     };
     for index in program.indices() {
         let Candidate { id, device, driver, .. } = shared.candidate(index);
-        let standing = program.standing(index);
+        let trust = program.trust(index);
         let seen = program.on_host(bucket, index).filter(|(_, calls)| *calls >= CALLS_FOR_A_ROW);
-        match (standing.state(), seen) {
+        match (trust.state(), seen) {
             (State::Verified, Some((pace, _))) => {
                 let latency_ns = (pace.time_ns().round() as u64).min(i64::MAX as u64);
                 row.observations.push(BackendLatency { backend: id.clone(), latency_ns });
             }
             (State::Wrong, _) => {
-                row.rejected.push(RejectedBackend { backend: id.clone(), reason: standing.reason() });
+                row.rejected.push(RejectedBackend { backend: id.clone(), reason: trust.reason() });
             }
             (State::Verified | State::Unverified | State::Verifying | State::Quarantined, _) => continue,
         }

@@ -2,7 +2,7 @@
 
 use super::call::{BackendIndex, Candidate, Conformance, Policy};
 use super::cell::somebody;
-use super::standing::Standing;
+use super::trust::Trust;
 use crate::pgo::{PgoTable, RouteDecision};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -20,6 +20,7 @@ pub(super) struct RouterState {
 
 impl RouterState {
     /// The backend that may run programs before they are verified on it.
+    #[inline]
     pub(super) fn selected(&self) -> Option<BackendIndex> {
         somebody(self.selected.load(Relaxed))
     }
@@ -52,7 +53,7 @@ pub(super) struct SharedBackend {
     /// The identity reported for a backend that was listed as pending.
     pub(super) met: OnceLock<Candidate>,
     /// Whether its device is available at all.
-    pub(super) device: Standing,
+    pub(super) device: Trust,
     /// Time to transfer one KiB to or from it.
     pub(super) transfer_ns_per_kib: AtomicU64,
 }

@@ -73,6 +73,7 @@ impl Pace {
         Pace { recent: 0, ..Pace::first(logarithm(time_ns.max(1) as f64)) }
     }
 
+    #[inline]
     fn first(level: f64) -> Pace {
         let variance = ASSUMED_DEVIATION * ASSUMED_DEVIATION;
         let (fast_level, calm_level) = (level, level);
@@ -105,12 +106,14 @@ impl Pace {
         Pace { recent, level, fast_level, calm_level: self.calm_after(level), variance, slower, faster }
     }
 
+    #[inline]
     fn calm_after(&self, level: f64) -> f64 {
         let calm = self.calm_level;
         if calm < level { calm + NEWEST_WEIGHT * (level - calm) } else { level }
     }
 
     /// Whether calls are consistently slower or faster than the level.
+    #[inline]
     pub(super) fn has_changed(&self) -> bool {
         self.slower.max(self.faster) > ALARM
     }
@@ -148,6 +151,7 @@ impl Pace {
     }
 
     /// One standard deviation of the logarithm of single calls.
+    #[inline]
     pub(super) fn deviation(&self) -> f64 {
         self.variance.sqrt().max(LEAST_DEVIATION)
     }
@@ -190,6 +194,7 @@ impl Statistics {
     }
 
     /// Counts a call whose time is meaningless or stored separately.
+    #[inline]
     pub(super) fn count(&self) {
         self.calls.store(self.calls.load(Relaxed).wrapping_add(1), Relaxed);
     }
@@ -205,6 +210,7 @@ impl Statistics {
     }
 
     /// Replaces the pace.
+    #[inline]
     pub(super) fn store(&self, pace: Pace) {
         self.recent.store(pace.recent, Relaxed);
         let Pace { recent: _, level, fast_level, calm_level, variance, slower, faster } = pace;
@@ -215,6 +221,7 @@ impl Statistics {
         self.known.store(true, Relaxed);
     }
 
+    #[inline]
     fn places(&self) -> [&AtomicU64; 6] {
         let Statistics { level, fast_level, calm_level, variance, slower, faster, .. } = self;
         [level, fast_level, calm_level, variance, slower, faster]
@@ -227,6 +234,7 @@ impl Statistics {
         }
     }
 
+    #[inline]
     fn load(&self) -> Pace {
         let [level, fast_level, mut calm_level, variance, slower, faster] =
             self.places().map(|place| f64::from_bits(place.load(Relaxed)));
@@ -239,6 +247,7 @@ impl Statistics {
 }
 
 /// The natural logarithm of a time, to about six digits, in a third of the time of the exact one.
+#[inline]
 fn logarithm(time: f64) -> f64 {
     // time = mantissa * 2^exponent with the mantissa in [√½, √2), from the bits of a positive
     // normal number.

@@ -232,6 +232,7 @@ impl Tuner {
                 .find(|candidate| candidate.shape() == shape)
                 .and_then(CandidateSamples::median_ns)
         };
+        // Clearly faster: by 2%, twice what a duel requires, since these times had none.
         let Some(limit) = time(default).map(|ns| ns - ns / 50) else { return default };
         let rest = candidates.iter().map(CandidateSamples::shape).filter(usable);
         let faster = rest.filter_map(|shape| Some((time(shape).filter(|&ns| ns < limit)?, shape)));

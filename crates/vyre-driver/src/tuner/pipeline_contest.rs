@@ -16,11 +16,11 @@ use vyre_foundation::ir::{Access, DataType, Program};
 use vyre_foundation::kernel::{BufferId, Kernel};
 use vyre_foundation::launch::{Argument, Launch};
 
-/// Minimum length of a sample, in steps of the clock.
+/// Minimum length of a sample, in steps of the clock, so that a step is at most 5% of it.
 const STEPS: u64 = 20;
 /// Minimum length of a sample after a pause.
 const SAMPLE_NS: u64 = 200_000;
-/// Maximum number of runs in a sample.
+/// Maximum number of runs in a sample, for runs too short for the clock to show at all.
 const MOST_RUNS: u64 = 10_000;
 
 /// One way to do the work.
@@ -63,7 +63,7 @@ pub struct ContestBuffer {
 pub type Pause<'a> = &'a dyn Fn(Duration) -> Result<(), String>;
 
 /// One candidate.
-struct Entry<'a> {
+struct Contestant<'a> {
     make: MakePipeline<'a>,
     config: DispatchConfig,
     pipeline: Option<Arc<dyn CompiledPipeline>>,
@@ -71,7 +71,7 @@ struct Entry<'a> {
     runs: u64,
 }
 
-impl Entry<'_> {
+impl Contestant<'_> {
     fn compiled(&mut self) -> Result<Arc<dyn CompiledPipeline>, String> {
         if let Some(pipeline) = &self.pipeline {
             return Ok(pipeline.clone());
@@ -83,7 +83,7 @@ impl Entry<'_> {
 
 /// Candidates that are pipelines of one backend; the first is the default.
 pub struct PipelineContest<'a> {
-    entries: Vec<Entry<'a>>,
+    contestants: Vec<Contestant<'a>>,
     buffers: Vec<ContestBuffer>,
     judge: Judge,
     /// The default's results.
@@ -123,9 +123,9 @@ impl<'a> PipelineContest<'a> {
         buffers: Vec<ContestBuffer>,
         judge: Judge,
     ) -> PipelineContest<'a> {
-        let entry = |(make, config)| Entry { make, config, pipeline: None, runs: 0 };
+        let contestant = |(make, config)| Contestant { make, config, pipeline: None, runs: 0 };
         PipelineContest {
-            entries: candidates.into_iter().map(entry).collect(),
+            contestants: candidates.into_iter().map(contestant).collect(),
             buffers,
             judge,
             expected: None,
@@ -146,8 +146,8 @@ impl<'a> PipelineContest<'a> {
     /// Seeds the contest with existing pipelines.
     #[must_use]
     pub fn with_pipelines(mut self, pipelines: Vec<Arc<dyn CompiledPipeline>>) -> PipelineContest<'a> {
-        for (entry, pipeline) in self.entries.iter_mut().zip(pipelines) {
-            entry.pipeline = Some(pipeline);
+        for (contestant, pipeline) in self.contestants.iter_mut().zip(pipelines) {
+            contestant.pipeline = Some(pipeline);
         }
         self
     }
@@ -162,9 +162,9 @@ impl<'a> PipelineContest<'a> {
 
     /// Runs the candidate `runs` times and returns the total time.
     fn run(&mut self, candidate: usize, runs: u64) -> Result<u64, String> {
-        let entry = self.entries.get_mut(candidate);
-        let entry = entry.ok_or_else(|| format!("there is no candidate {candidate}"))?;
-        let (pipeline, config) = (entry.compiled()?, &entry.config);
+        let contestant = self.contestants.get_mut(candidate);
+        let contestant = contestant.ok_or_else(|| format!("there is no candidate {candidate}"))?;
+        let (pipeline, config) = (contestant.compiled()?, &contestant.config);
         let mut bindings: Vec<Binding<'_>> =
             self.buffers.iter_mut().map(|buffer| Binding::new(buffer.access, &mut buffer.bytes)).collect();
         let start = Instant::now();
@@ -181,7 +181,7 @@ impl Contest for PipelineContest<'_> {
         process_exit::rest();
         let began = Instant::now();
         self.restore();
-        let known = self.entries.get(candidate).map_or(0, |entry| entry.runs);
+        let known = self.contestants.get(candidate).map_or(0, |contestant| contestant.runs);
         if self.pause.is_some() && known > 1 {
             self.run(candidate, 1)?;
             self.restore();
@@ -190,7 +190,7 @@ impl Contest for PipelineContest<'_> {
         if known == 0 {
             let least_ns = if self.pause.is_some() { SAMPLE_NS } else { STEPS * self.resolution_ns };
             let wanted = least_ns.div_ceil(elapsed.max(1));
-            self.entries[candidate].runs = wanted.clamp(1, MOST_RUNS);
+            self.contestants[candidate].runs = wanted.clamp(1, MOST_RUNS);
         }
         if let Some(pause) = self.pause {
             let (took, pausing) = (began.elapsed(), Instant::now());
@@ -217,9 +217,9 @@ impl Contest for PipelineContest<'_> {
     }
 
     fn renew(&mut self, candidate: usize) -> Result<(), String> {
-        let Some(entry) = self.entries.get_mut(candidate) else { return Ok(()) };
-        entry.pipeline = None;
-        entry.compiled().map(drop)
+        let Some(contestant) = self.contestants.get_mut(candidate) else { return Ok(()) };
+        contestant.pipeline = None;
+        contestant.compiled().map(drop)
     }
 
     fn elapsed(&mut self) -> Duration {

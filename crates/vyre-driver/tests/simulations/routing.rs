@@ -26,8 +26,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use vyre_driver::pgo::PgoTable;
 use vyre_driver::router::{
-    BackendIndex, BackendSet, Background, Call, Candidate, Conformance, Placement, Policy, ProgramRoutes,
-    Reason, Rejection, Route, Router, Timing,
+    BackendIndex, BackendSet, Background, Candidate, Conformance, Placement, Policy, ProgramRoutes, Reason,
+    Rejection, Route, RouteRequest, Router, Timing,
 };
 use vyre_driver::{BackendError, DeviceProfile};
 
@@ -664,7 +664,7 @@ impl<'c> Run<'c> {
     fn one_call(&mut self, program: &ProgramRoutes, elements: u64) {
         let mut tried = BackendSet::default();
         loop {
-            let call = Call { exclude: tried, ..Call::new(elements, self.now) };
+            let call = RouteRequest { exclude: tried, ..RouteRequest::new(elements, self.now) };
             let route = program.route(&call).expect("some backend may run");
             let chosen = route.backend.index();
             self.note_rule(program, elements);
@@ -735,7 +735,8 @@ impl<'c> Run<'c> {
             Some(Background::Verify(backend)) => self.verify(program, backend),
             Some(Background::Canary(backend)) => {
                 let lies = self.fault(backend.index()) == Some(Fault::Lies);
-                let outcome = if lies { Err(Rejection::Wrong("bits differ")) } else { Ok(()) };
+                let wrong = Rejection::Wrong("bits differ".into());
+                let outcome = if lies { Err(&wrong) } else { Ok(()) };
                 program.canary(backend, outcome, CANARY_NS, self.now);
             }
             None => {}

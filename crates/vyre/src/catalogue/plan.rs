@@ -447,11 +447,11 @@ impl CompiledPlan {
     ) -> Result<(), BackendError> {
         let began = Instant::now();
         let (mut bindings, mut temporaries) = (bindings.iter_mut(), temporaries.iter_mut());
-        let mut slots: SmallVec<[Binding<'_>; INLINE]> = SmallVec::new();
+        let mut memory: SmallVec<[Binding<'_>; INLINE]> = SmallVec::new();
         for buffer in &self.buffers {
-            slots.extend(match &buffer.role {
+            memory.extend(match &buffer.role {
                 Role::Constant(bytes) => Some(Binding::Read(bytes)),
-                Role::Temporary => temporaries.next().map(|memory| match memory {
+                Role::Temporary => temporaries.next().map(|temporary| match temporary {
                     TemporaryMemory::Resident(handle) => Binding::Resident(*handle),
                     TemporaryMemory::Host(bytes) => Binding::ReadWrite(bytes),
                 }),
@@ -469,9 +469,9 @@ impl CompiledPlan {
         let most = if alone { 1 } else { self.backend.sequence_steps() };
         let mut rest = &self.steps[..];
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(together(rest, &slots, most));
+            let (now, later) = rest.split_at(together(rest, &memory, most));
             step_config.timeout = config.timeout.map(|limit| limit.saturating_sub(began.elapsed()));
-            let mut bound = bind(now, &mut slots);
+            let mut bound = bind(now, &mut memory);
             match (now, &mut bound[..]) {
                 ([step], [bound]) => step.pipeline.dispatch_bound(bound, &step_config)?,
                 (steps, bound) => {
@@ -548,12 +548,12 @@ impl CompiledPipeline for CompiledPlan {
 
 /// How many of the first steps can be bound at once: host memory that one of them writes is bound
 /// by no other.
-fn together(steps: &[CompiledStep], slots: &[Binding<'_>], most: usize) -> usize {
+fn together(steps: &[CompiledStep], memory: &[Binding<'_>], most: usize) -> usize {
     let is_apart = |&(number, step): &(usize, &CompiledStep)| {
         step.bindings.iter().all(|(buffer, access)| {
             let before = steps[..number].iter().flat_map(|step| &step.bindings);
             let mut before = before.filter(|(other, _)| other == buffer);
-            let on_host = matches!(slots[*buffer], Binding::ReadWrite(_) | Binding::Write(_));
+            let on_host = matches!(memory[*buffer], Binding::ReadWrite(_) | Binding::Write(_));
             !on_host || before.all(|(_, other)| !access.is_output() && !other.is_output())
         })
     };
@@ -564,14 +564,14 @@ type StepBindings<'s> = SmallVec<[Binding<'s>; INLINE]>;
 
 /// The bindings of steps. A step binds what it writes once, and never an input: compilation checked
 /// that.
-fn bind<'s>(steps: &[CompiledStep], slots: &'s mut [Binding<'_>]) -> SmallVec<[StepBindings<'s>; 1]> {
+fn bind<'s>(steps: &[CompiledStep], memory: &'s mut [Binding<'_>]) -> SmallVec<[StepBindings<'s>; 1]> {
     let empty = |step: &CompiledStep| step.bindings.iter().map(|_| Binding::Read(&[])).collect();
     let mut bound: SmallVec<[StepBindings<'s>; 1]> = steps.iter().map(empty).collect();
-    for (number, slot) in slots.iter_mut().enumerate() {
+    for (number, buffer_memory) in memory.iter_mut().enumerate() {
         let places = steps.iter().zip(&mut bound).flat_map(|(step, bound)| step.bindings.iter().zip(bound));
         let mut places = places.filter(|((buffer, _), _)| *buffer == number).peekable();
         let written = places.peek().map(|((_, access), _)| *access).filter(|access| access.is_output());
-        match (slot, written) {
+        match (buffer_memory, written) {
             // Host memory that a step writes is bound once.
             (Binding::ReadWrite(bytes) | Binding::Write(bytes), Some(access)) => {
                 if let Some((_, place)) = places.next() {

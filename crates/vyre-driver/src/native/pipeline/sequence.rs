@@ -6,8 +6,7 @@
 //! a uniform buffer is resident and written by an earlier dispatch. Deadlines and device times
 //! require single dispatches.
 
-use super::{Pipeline, kept};
-use crate::containment::contain;
+use super::{Pipeline, kept, run_jobs};
 use crate::native::argument::{Argument, Memory};
 use crate::native::plan::LaunchPlan;
 use crate::native::resident::{Held, InstanceState, Locked, merged};
@@ -115,17 +114,7 @@ impl<'a, D: Device> Joined<'a, D> {
             config,
             timed: false,
         });
-        let jobs: Vec<Job<'_, '_, D>> = jobs.collect();
-        let ran = contain(|| device.run_all(jobs)).unwrap_or_else(|message| {
-            Err(Failed { done: 0, error: BackendError::failed(device.id(), message) })
-        });
-        let done = match ran {
-            Ok(()) => records.len(),
-            Err(Failed { done, error }) => {
-                failure = Some(error);
-                done
-            }
-        };
+        let done = run_jobs(device, jobs.collect(), &mut failure);
         let mut each = pipelines.iter().zip(called).zip(records);
         for ((pipeline, config), record) in each.by_ref().take(done) {
             let observed = observe_launch(&pipeline.id, config, || Ok(((), record)));

@@ -1,4 +1,5 @@
-//! A backend's standing with a program: unverified, verified, quarantined, or wrong for good.
+//! How far a backend is trusted with a program: unverified, verified, quarantined, or wrong for
+//! good.
 //!
 //! ```text
 //! Unverified ──claimed──▶ Verifying ──matched the oracle──▶ Verified
@@ -22,7 +23,7 @@ const FIRST_QUARANTINE_NS: u64 = 1_000_000_000;
 /// Length of the longest quarantine: a backend that always fails costs a service one call an hour.
 const LONGEST_QUARANTINE_NS: u64 = 3_600_000_000_000;
 /// How long a claim is valid without a report, and the delay before another claim after an
-/// inconclusive one.
+/// inconclusive one: twice what the runtime allows a check to take.
 const CLAIM_NS: u64 = 60_000_000_000;
 
 /// What is known about the backend's results for the program.
@@ -38,9 +39,9 @@ pub(super) enum State {
     Wrong,
 }
 
-/// One backend's standing with one program, or with all of them.
+/// How far one backend is trusted with one program, or with all of them.
 #[derive(Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct Trust {
     state: AtomicU8,
     /// Whether it failed, and has neither been verified nor run since.
     doubted: AtomicBool,
@@ -54,7 +55,8 @@ pub(super) struct Standing {
     reason: Mutex<String>,
 }
 
-impl Standing {
+impl Trust {
+    #[inline]
     pub(super) fn state(&self) -> State {
         match self.state.load(Acquire) {
             0 => State::Unverified,
@@ -66,6 +68,7 @@ impl Standing {
     }
 
     /// Whether it failed, and has neither been verified nor run since.
+    #[inline]
     pub(super) fn is_doubted(&self) -> bool {
         self.doubted.load(Relaxed)
     }
@@ -178,65 +181,65 @@ mod tests {
 
     #[test]
     fn quarantines_get_longer_and_end_unverified() {
-        let standing = Standing::default();
-        assert_eq!((standing.state(), standing.is_doubted()), (State::Unverified, false));
+        let trust = Trust::default();
+        assert_eq!((trust.state(), trust.is_doubted()), (State::Unverified, false));
         let mut now = 5;
         for strike in 0..40_u32 {
-            standing.quarantine("no", now);
+            trust.quarantine("no", now);
             let length = FIRST_QUARANTINE_NS.saturating_mul(1 << strike.min(31)).min(LONGEST_QUARANTINE_NS);
-            assert_eq!(standing.until_ns(), now + length);
-            assert!(!standing.expire(now + length - 1) && standing.expire(now + length));
-            assert_eq!(standing.state(), State::Unverified);
+            assert_eq!(trust.until_ns(), now + length);
+            assert!(!trust.expire(now + length - 1) && trust.expire(now + length));
+            assert_eq!(trust.state(), State::Unverified);
             now += length;
         }
-        assert_eq!((standing.reason().as_str(), standing.is_doubted()), ("no", true));
+        assert_eq!((trust.reason().as_str(), trust.is_doubted()), ("no", true));
     }
 
     #[test]
     fn one_caller_gets_the_task_until_its_time_is_up() {
-        let standing = Standing::default();
-        assert!(standing.claim(0) && !standing.claim(0));
-        assert!(!standing.expire(CLAIM_NS - 1) && standing.expire(CLAIM_NS) && standing.claim(CLAIM_NS));
-        standing.verify();
-        assert!(!standing.expire(u64::MAX) && !standing.claim(0));
-        assert_eq!(standing.state(), State::Verified);
+        let trust = Trust::default();
+        assert!(trust.claim(0) && !trust.claim(0));
+        assert!(!trust.expire(CLAIM_NS - 1) && trust.expire(CLAIM_NS) && trust.claim(CLAIM_NS));
+        trust.verify();
+        assert!(!trust.expire(u64::MAX) && !trust.claim(0));
+        assert_eq!(trust.state(), State::Verified);
     }
 
     #[test]
     fn what_came_to_nothing_is_not_tried_again_at_once() {
-        let standing = Standing::default();
-        assert!(standing.claim(5));
-        standing.release(10);
-        assert_eq!((standing.state(), standing.is_doubted()), (State::Unverified, false));
-        assert!(!standing.is_verifiable(CLAIM_NS + 9) && !standing.claim(CLAIM_NS + 9));
-        assert!(standing.is_verifiable(CLAIM_NS + 10) && standing.claim(CLAIM_NS + 10));
-        standing.verify();
-        standing.release(20);
-        assert_eq!(standing.state(), State::Verified);
+        let trust = Trust::default();
+        assert!(trust.claim(5));
+        trust.release(10);
+        assert_eq!((trust.state(), trust.is_doubted()), (State::Unverified, false));
+        assert!(!trust.is_verifiable(CLAIM_NS + 9) && !trust.claim(CLAIM_NS + 9));
+        assert!(trust.is_verifiable(CLAIM_NS + 10) && trust.claim(CLAIM_NS + 10));
+        trust.verify();
+        trust.release(20);
+        assert_eq!(trust.state(), State::Verified);
     }
 
     #[test]
     fn a_backend_that_ran_again_stands_as_before_but_is_not_checked_sooner() {
-        let standing = Standing::default();
-        standing.quarantine("no", 0);
-        standing.recover();
-        assert_eq!((standing.state(), standing.is_doubted()), (State::Unverified, false));
-        assert!(!standing.claim(FIRST_QUARANTINE_NS - 1) && standing.claim(FIRST_QUARANTINE_NS));
-        standing.verify();
-        standing.quarantine("no", 0);
-        standing.recover();
-        assert_eq!(standing.state(), State::Verified);
+        let trust = Trust::default();
+        trust.quarantine("no", 0);
+        trust.recover();
+        assert_eq!((trust.state(), trust.is_doubted()), (State::Unverified, false));
+        assert!(!trust.claim(FIRST_QUARANTINE_NS - 1) && trust.claim(FIRST_QUARANTINE_NS));
+        trust.verify();
+        trust.quarantine("no", 0);
+        trust.recover();
+        assert_eq!(trust.state(), State::Verified);
     }
 
     #[test]
     fn nothing_leads_back_from_wrong_results() {
-        let standing = Standing::default();
-        standing.verify();
-        standing.reject("bits differ");
-        standing.quarantine("the driver gave up", 0);
-        standing.verify();
-        standing.recover();
-        assert!(!standing.expire(u64::MAX) && !standing.claim(u64::MAX));
-        assert_eq!((standing.state(), standing.reason().as_str()), (State::Wrong, "bits differ"));
+        let trust = Trust::default();
+        trust.verify();
+        trust.reject("bits differ");
+        trust.quarantine("the driver gave up", 0);
+        trust.verify();
+        trust.recover();
+        assert!(!trust.expire(u64::MAX) && !trust.claim(u64::MAX));
+        assert_eq!((trust.state(), trust.reason().as_str()), (State::Wrong, "bits differ"));
     }
 }
