@@ -42,7 +42,7 @@ pub(super) fn run(body: &mut KernelBody) {
             simplify_block(statements, block, &constant);
         }
     });
-    branch_instead_of_exit(&mut body.body, Some(Exit::Return));
+    branch_instead_of_exit(&mut body.body, Some(Exit::Return), 0);
 }
 
 /// An exit that does the same as reaching the end of a block.
@@ -62,11 +62,18 @@ impl Exit {
     }
 }
 
+/// Number of enclosing blocks from which on exits stay. Each exit that becomes a branch is one more
+/// level (`filetests/hostile/returns_150.vyre`), and drivers limit how deep branches nest: llvmpipe
+/// to 80.
+const DEEPEST: usize = 16;
+
 /// Turns exits into branches in a block and in those nested in it, given the exit that does the
-/// same as reaching its end, if there is one.
-fn branch_instead_of_exit(block: &mut Vec<Stmt>, end: Option<Exit>) {
+/// same as reaching its end, if there is one, and the number of enclosing blocks.
+fn branch_instead_of_exit(block: &mut Vec<Stmt>, end: Option<Exit>, depth: usize) {
     if let Some(exit) = end {
-        nest_rest(block, exit);
+        if depth < DEEPEST {
+            nest_rest(block, exit);
+        }
         while exit.ends(block) {
             block.pop();
         }
@@ -77,12 +84,14 @@ fn branch_instead_of_exit(block: &mut Vec<Stmt>, end: Option<Exit>) {
         match &mut stmt.kind {
             StmtKind::If { then, otherwise, .. } => {
                 let end = end.filter(|_| is_last);
-                branch_instead_of_exit(then, end);
-                branch_instead_of_exit(otherwise, end);
+                branch_instead_of_exit(then, end, depth + 1);
+                branch_instead_of_exit(otherwise, end, depth + 1);
             }
-            StmtKind::Region { body, .. } => branch_instead_of_exit(body, end.filter(|_| is_last)),
+            StmtKind::Region { body, .. } => {
+                branch_instead_of_exit(body, end.filter(|_| is_last), depth + 1);
+            }
             StmtKind::For { body, .. } | StmtKind::Loop(body) => {
-                branch_instead_of_exit(body, Some(Exit::Continue));
+                branch_instead_of_exit(body, Some(Exit::Continue), depth + 1);
             }
             StmtKind::Def(..)
             | StmtKind::Set(..)
