@@ -60,7 +60,7 @@ impl fmt::Display for Unfinished {
 /// default.
 const STACK: usize = 64 << 20;
 
-/// WorkThread on a dedicated thread, which can enter drivers.
+/// Work on a dedicated thread, which can enter drivers.
 struct WorkThread<T>(Receiver<Result<T, String>>);
 
 impl<T: Send + 'static> WorkThread<T> {
