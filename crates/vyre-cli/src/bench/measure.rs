@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre::catalogue::{CompiledPlan, Plan, PlanBuffer, Role, Step};
 use vyre::{Argument, BackendError, OpRoutine, Routine, Runtime};
-use vyre_driver::{Binding, DeviceClass, DispatchConfig, VyreBackend};
+use vyre_driver::{Binding, DeviceClass, DispatchConfig, Schedule, VyreBackend};
 use vyre_samples::{Numbers, Sample};
 
 /// Time budget of a row and the number of rounds.
@@ -19,6 +19,8 @@ pub(crate) struct Effort {
     pub seconds: f64,
     /// Time budget for the whole row, including compilation, result checks and warm-up.
     pub row_seconds: f64,
+    /// Whether the code that a first call gets is measured too.
+    pub first_code: bool,
 }
 
 impl Effort {
@@ -163,7 +165,11 @@ pub(crate) fn row(
     let mut faults = Vec::new();
     let mut contestants = Vec::new();
     let mut limit_operations = 0.0;
-    let plans = compile_all(&sample, backends, &mut faults);
+    let plans = compile_all(&sample, backends, Schedule::Expensive, &mut faults);
+    let first_code = match effort.first_code {
+        true => compile_all(&sample, backends, Schedule::Cheap, &mut faults),
+        false => Vec::new(),
+    };
     match peers {
         Ok(peers) => {
             match limit_peer(task, peers, effort) {
@@ -180,10 +186,15 @@ pub(crate) fn row(
         }
         Err(fault) => faults.push(format!("C: {fault}")),
     }
-    let buffers: Vec<Vec<Role>> = plans
-        .iter()
-        .map(|plan| plan.plan.buffers().iter().map(|buffer| buffer.role.clone()).collect())
-        .collect();
+    let roles = |plan: &Compiled| plan.plan.buffers().iter().map(|buffer| buffer.role.clone()).collect();
+    let buffers: Vec<Vec<Role>> = plans.iter().map(roles).collect();
+    let first_buffers: Vec<Vec<Role>> = first_code.iter().map(roles).collect();
+    for (plan, roles) in first_code.iter().zip(&first_buffers) {
+        match resident(plan, roles, &sample, effort) {
+            Ok(contestant) => contestants.push(contestant),
+            Err(fault) => faults.push(format!("{}: {fault}", plan.name)),
+        }
+    }
     for (plan, roles) in plans.iter().zip(&buffers) {
         let id = plan.plan.backend().id();
         let mut call_ns = 0;
@@ -301,16 +312,21 @@ fn contest(
 }
 
 struct Compiled {
+    /// Name of the contestant with resident data.
+    name: String,
     plan: Arc<CompiledPlan>,
     compile_ns: f64,
     programs: usize,
 }
 
+/// Compiles a plan for every backend, with the schedule that a first call gets or with the best.
 fn compile_all(
     sample: &Sample,
     backends: &[Arc<dyn VyreBackend>],
+    schedule: Schedule,
     faults: &mut Vec<String>,
 ) -> Vec<Compiled> {
+    let config = DispatchConfig { schedule: Some(schedule), ..DispatchConfig::default() };
     let mut plans = Vec::new();
     for backend in backends {
         let compiled =
@@ -318,9 +334,14 @@ fn compile_all(
                 let programs: std::collections::HashSet<[u8; 32]> =
                     plan.steps.iter().map(|step| step.program.fingerprint()).collect();
                 let start = Instant::now();
-                let made = plan.compile(backend.clone(), &DispatchConfig::default());
+                let made = plan.compile(backend.clone(), &config);
                 let compile_ns = start.elapsed().as_nanos() as f64;
-                made.map(|plan| Compiled { plan: Arc::new(plan), compile_ns, programs: programs.len() })
+                let name = match schedule {
+                    Schedule::Cheap => format!("{} first code", backend.id()),
+                    Schedule::Off | Schedule::Expensive => backend.id().to_string(),
+                };
+                let programs = programs.len();
+                made.map(|plan| Compiled { name, plan: Arc::new(plan), compile_ns, programs })
                     .map_err(|error| error.to_string())
             });
         match compiled {
@@ -409,7 +430,7 @@ fn resident<'a>(
     if let Some(fault) = sample.fault(&outputs) {
         return Err(format!("wrong result: {fault}"));
     }
-    let mut made = contestant(backend.id().to_string(), runner, first, effort)?;
+    let mut made = contestant(compiled.name.clone(), runner, first, effort)?;
     made.entry.compile_ns = compiled.compile_ns;
     made.entry.programs = compiled.programs;
     made.entry.dispatches = plan.dispatches();

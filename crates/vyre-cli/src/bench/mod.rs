@@ -58,6 +58,9 @@ pub(crate) struct Arguments {
     /// Run few rounds and at most two seconds per row
     #[arg(long)]
     quick: bool,
+    /// Also measure the code that a first call gets, before a kernel is known to run often
+    #[arg(long)]
+    first_code: bool,
     /// Measure only rows whose name contains TEXT; repeatable
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
@@ -113,6 +116,7 @@ struct Budget {
     seconds: f64,
     started: Instant,
     limit: Duration,
+    first_code: bool,
 }
 
 impl Budget {
@@ -121,7 +125,8 @@ impl Budget {
         let left = self.limit.saturating_sub(self.started.elapsed()).as_secs_f64();
         // A row that starts after the deadline is still measured.
         let row_seconds = (left / rows.max(1) as f64).max(1.0);
-        Effort { rounds: self.rounds, seconds: self.seconds.min(row_seconds), row_seconds }
+        let Budget { rounds, first_code, .. } = *self;
+        Effort { rounds, seconds: self.seconds.min(row_seconds), row_seconds, first_code }
     }
 }
 
@@ -136,7 +141,7 @@ fn bench(arguments: &Arguments) -> Result<Ending, Ending> {
         true => (arguments.rounds.clamp(1, 7), seconds.min(2.0)),
         false => (arguments.rounds.clamp(1, 10_000), seconds),
     };
-    let budget = Budget { rounds, seconds, started, limit };
+    let budget = Budget { rounds, seconds, started, limit, first_code: arguments.first_code };
     let backends = open_backends(&arguments.backend)?;
     let report = measure_all(&rows, &backends, budget)?;
     if cfg!(debug_assertions) {

@@ -49,7 +49,7 @@ pub(super) fn is_defined(name: &str) -> bool {
 /// The named function and its transitive callees as text.
 pub(super) fn text_with_callees(name: &str) -> String {
     let used = with_callees(name);
-    used.into_iter().map(|(position, _)| functions()[position].1).collect()
+    used.into_keys().map(|position| functions()[position].1).collect()
 }
 
 /// The named function and its transitive callees: the position of each, in order, and its code
