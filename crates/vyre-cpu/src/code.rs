@@ -258,6 +258,8 @@ fn waits_for_sums(kernel: &KernelBody) -> bool {
 
 /// Whether a straight-line body carries floats from one iteration to the next, with a few ops each.
 fn sums(kernel: &KernelBody, body: &[Stmt]) -> bool {
+    // With 4, `gram` has 16 lanes instead of 32, with 0 `columns` too; from 8 on, all benchmarks
+    // have the same code.
     const FEW: usize = 12;
     let is_straight = body.iter().all(|stmt| matches!(stmt.kind, StmtKind::Def(..) | StmtKind::Set(..)));
     let ops = body.iter().filter(|stmt| matches!(stmt.kind, StmtKind::Def(_, Def::Op(..)))).count();
@@ -275,7 +277,11 @@ fn sums(kernel: &KernelBody, body: &[Stmt]) -> bool {
 /// Whether straight-line code is little more than one chain of ops, such as a polynomial: a core's
 /// window is too short to find independent ops in later vectors.
 fn is_chain(code: &VectorCode) -> bool {
+    // With 0, saxpy has 32 lanes, which memory does not feed. From 6 to 24, only `polynomial`
+    // counts as a chain.
     const LONG: usize = 12;
+    // Latency of an op on floats, in ops on integers: 3 or 4 cycles on current processors. With 2,
+    // `polynomial` does not count as a chain.
     const FLOATS: usize = 3;
     let Frame::Rows { full, .. } = &code.frame else { return false };
     let (mut depths, mut ops) = (vec![0; code.regs.len()], 0);
