@@ -3,9 +3,9 @@
 //! The check runs when the first code that needs it is compiled. Most kernels with floats need it,
 //! for stores that turn every NaN into one, so its 150 µs or so are part of the time to a first
 //! result. One function with every op that has instructions only in AVX-512 is compiled and run,
-//! and its results are compared with those computed lane by lane here. More results are live at once than there are lower registers, so the upper ones and their
-//! encodings are checked too. Not so many are live that some spill, which would make up most of
-//! the time of register allocation.
+//! and its results are compared with those computed lane by lane here. More results are live at
+//! once than there are lower registers, so the upper ones and their encodings are checked too, but
+//! few enough that none spills: spilling would make up most of the time of register allocation.
 
 use super::AVX512;
 use crate::effort::Effort;
