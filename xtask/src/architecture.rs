@@ -1,4 +1,4 @@
-//! Checks that every file and item named in ARCHITECTURE.md exists.
+//! Checks that every file and item named in ARCHITECTURE.md and in the tour for newcomers exists.
 //!
 //! A name is text in backticks that ends in `.rs` or `/`, or is `path.rs:item`. Under a heading
 //! `### crate`, paths are relative to the crate's `src`; elsewhere to `crates`. A path from the
@@ -7,15 +7,17 @@
 use crate::root;
 use std::path::{Path, PathBuf};
 
-/// Checks the page.
+/// Checks the pages.
 pub(crate) fn check() -> Result<(), String> {
-    let page = root().join("ARCHITECTURE.md");
-    let text = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
-    let missing = missing(&text, &root());
-    if missing.is_empty() { Ok(()) } else { Err(missing.join("\n")) }
+    let mut all = Vec::new();
+    for page in ["ARCHITECTURE.md", "docs/tour.md"] {
+        let text = std::fs::read_to_string(root().join(page)).map_err(|error| format!("{page}: {error}"))?;
+        all.extend(missing(page, &text, &root()));
+    }
+    if all.is_empty() { Ok(()) } else { Err(all.join("\n")) }
 }
 
-fn missing(text: &str, root: &Path) -> Vec<String> {
+fn missing(page: &str, text: &str, root: &Path) -> Vec<String> {
     let mut section = None;
     let mut missing = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -28,7 +30,7 @@ fn missing(text: &str, root: &Path) -> Vec<String> {
         // Every second part is between backticks.
         for name in line.split('`').skip(1).step_by(2) {
             if let Err(what) = look_up(name, section, root) {
-                missing.push(format!("ARCHITECTURE.md:{}: `{name}`: {what}", number + 1));
+                missing.push(format!("{page}:{}: `{name}`: {what}", number + 1));
             }
         }
     }
@@ -73,7 +75,7 @@ mod tests {
     fn names_that_do_not_exist_are_found() {
         let page = "1. `xtask/src/architecture.rs:missing` and `xtask/src/nowhere.rs`\n\
                     2. `xtask/src/architecture.rs:nothing`\n### vyre\n`call.rs:bind`, `nowhere/`, `words in prose`";
-        let found = missing(page, &root());
+        let found = missing("page", page, &root());
         let expected = ["xtask/src/nowhere.rs", "architecture.rs:nothing", "nowhere/"];
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for (message, name) in found.iter().zip(expected) {

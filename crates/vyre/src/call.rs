@@ -30,8 +30,8 @@ pub struct Call<'a> {
     pub(crate) options: CallOptions<'a>,
 }
 
-/// One item per parameter, in binding order. A call is moved with every argument bound, so the items
-/// are not part of it: moving them took 20 ns of 220.
+/// One item per parameter, in binding order. A call is moved with every argument bound, so the
+/// items are not part of it: moving them took 20 ns of 220.
 struct BoundMemory<'a>(Vec<Bound<'a>>);
 
 thread_local! {

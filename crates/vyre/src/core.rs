@@ -1,8 +1,9 @@
 //! A program or op loaded into a runtime, with everything that its calls need, worked out once.
 //!
 //! All calls of a core share one code policy. A call whose configuration asks for another (a
-//! schedule, a budget, a workgroup size) goes to another core, [with that policy](Core::with_policy):
-//! its own code, routes and results: what was verified under a budget says nothing about strict calls.
+//! schedule, a budget, a workgroup size) goes to another core
+//! [with that policy](Core::with_policy), which has its own code, routes and results: what was
+//! verified under a budget says nothing about strict calls.
 
 use crate::backend::{Backend, Live};
 use crate::backend_state::{BackendState, ReadyCode};
