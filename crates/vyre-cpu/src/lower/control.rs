@@ -255,7 +255,7 @@ fn is_worth_copies(then: &[Item<'_>], otherwise: &[Item<'_>]) -> bool {
     // grows by 2 KiB, whose lanes diverge anyway.
     const SHORT: usize = 96;
     // The inside of a filter of 5 by 5 weights has 170 statements, of which 53 are accesses, each
-    // several times as long with a mask; one of 7 by 7 has 320 and 101, and larger ones keep a loop.
+    // several times as long with a mask; one of 7 by 7 has 320 and 101, larger ones keep a loop.
     // `mandelbrot` and `black_scholes` have fewer accesses, and their code does not change.
     const LONG: usize = 512;
     const STATEMENTS_PER_ACCESS: usize = 16;
