@@ -4,7 +4,7 @@ use crate::ir::{Access, BufferDecl, Builtin, Expr, MAX_EXPR_DEPTH};
 use crate::ops::{AtomicOp, Op, Spelling, SubgroupOp, WorkgroupOp};
 use crate::types::ValueType;
 use hashbrown::HashMap;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 /// Reserved words; a name spelt like one is written in backticks.
 pub(super) const KEYWORDS: [&str; 20] = [
@@ -54,55 +54,51 @@ pub(super) const LOGICAL_AND: (&str, Infix) = ("&&", Infix { op: Op::And, preced
 /// The second spelling of `or`: looser than comparisons, for conditions.
 pub(super) const LOGICAL_OR: (&str, Infix) = ("||", Infix { op: Op::Or, precedence: 2 });
 
-struct Tables {
-    callees: HashMap<String, Callee>,
-    infix: HashMap<&'static str, Infix>,
-    prefix: HashMap<&'static str, Op>,
-}
+// Lookup by spelling, each table derived once from the op tables. The one with every callee is the
+// largest by far, and a text without calls does not need it.
 
-/// Lookup by spelling, derived once from the op tables.
-fn tables() -> &'static Tables {
-    static TABLES: OnceLock<Tables> = OnceLock::new();
-    TABLES.get_or_init(|| {
-        let ops = Op::ALL.iter().map(|op| (op.row().name.to_string(), Callee::Op(*op)));
-        let atomics = AtomicOp::ALL.iter().map(|op| (atomic_name(*op), Callee::Atomic(*op)));
-        let subgroups = SubgroupOp::all().map(|op| (subgroup_name(op), Callee::Subgroup(op)));
-        let workgroups = WorkgroupOp::ALL.iter().map(|op| (workgroup_name(*op), Callee::Workgroup(*op)));
-        let others = [
-            ("len".to_string(), Callee::Len),
-            ("f32_bits".to_string(), Callee::Bits(ValueType::F32)),
-            ("f64_bits".to_string(), Callee::Bits(ValueType::F64)),
-        ];
-        let mut infix = HashMap::from([LOGICAL_AND, LOGICAL_OR]);
-        let mut prefix = HashMap::new();
-        for &op in Op::ALL {
-            match op.row().spelling {
-                Spelling::Infix(symbol, precedence) => drop(infix.insert(symbol, Infix { op, precedence })),
-                Spelling::Prefix(symbol) => drop(prefix.insert(symbol, op)),
-                Spelling::Call => {}
-            }
-        }
-        Tables {
-            callees: ops.chain(atomics).chain(subgroups).chain(workgroups).chain(others).collect(),
-            infix,
-            prefix,
-        }
-    })
-}
+static CALLEES: LazyLock<HashMap<String, Callee>> = LazyLock::new(|| {
+    let ops = Op::ALL.iter().map(|op| (op.row().name.to_string(), Callee::Op(*op)));
+    let atomics = AtomicOp::ALL.iter().map(|op| (atomic_name(*op), Callee::Atomic(*op)));
+    let subgroups = SubgroupOp::all().map(|op| (subgroup_name(op), Callee::Subgroup(op)));
+    let workgroups = WorkgroupOp::ALL.iter().map(|op| (workgroup_name(*op), Callee::Workgroup(*op)));
+    let others = [
+        ("len".to_string(), Callee::Len),
+        ("f32_bits".to_string(), Callee::Bits(ValueType::F32)),
+        ("f64_bits".to_string(), Callee::Bits(ValueType::F64)),
+    ];
+    ops.chain(atomics).chain(subgroups).chain(workgroups).chain(others).collect()
+});
+
+static INFIX: LazyLock<HashMap<&'static str, Infix>> = LazyLock::new(|| {
+    let table = Op::ALL.iter().filter_map(|&op| match op.row().spelling {
+        Spelling::Infix(symbol, precedence) => Some((symbol, Infix { op, precedence })),
+        Spelling::Prefix(_) | Spelling::Call => None,
+    });
+    table.chain([LOGICAL_AND, LOGICAL_OR]).collect()
+});
+
+static PREFIX: LazyLock<HashMap<&'static str, Op>> = LazyLock::new(|| {
+    let table = Op::ALL.iter().filter_map(|&op| match op.row().spelling {
+        Spelling::Prefix(symbol) => Some((symbol, op)),
+        Spelling::Infix(..) | Spelling::Call => None,
+    });
+    table.collect()
+});
 
 /// What `name` before a parenthesis means, unless it is a function of the program.
 pub(super) fn callee(name: &str) -> Option<Callee> {
-    tables().callees.get(name).copied()
+    CALLEES.get(name).copied()
 }
 
 /// The infix op that a symbol spells.
 pub(super) fn infix(symbol: &str) -> Option<Infix> {
-    tables().infix.get(symbol).copied()
+    INFIX.get(symbol).copied()
 }
 
 /// The prefix op that a symbol spells.
 pub(super) fn prefix(symbol: &str) -> Option<Op> {
-    tables().prefix.get(symbol).copied()
+    PREFIX.get(symbol).copied()
 }
 
 /// The op of `+=` and similar: that of the symbol before the `=`. Comparisons such as `<=` are not
