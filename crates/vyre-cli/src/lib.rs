@@ -45,6 +45,7 @@ mod tables;
 mod tests;
 mod tune;
 
+use clap::builder::Resettable;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use output::Ending;
 use std::ffi::OsString;
@@ -99,12 +100,19 @@ struct Deferred<A>(A);
 
 impl<A: Args> Args for Deferred<A> {
     fn augment_args(command: clap::Command) -> clap::Command {
-        command.defer(A::augment_args)
+        command.defer(|command| described(command, A::augment_args))
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
-        command.defer(A::augment_args_for_update)
+        command.defer(|command| described(command, A::augment_args_for_update))
     }
+}
+
+/// Adds arguments to a subcommand, which keeps its own help text: an argument struct that includes
+/// another one would replace it by that one's.
+fn described(command: clap::Command, augment: fn(clap::Command) -> clap::Command) -> clap::Command {
+    let (about, long_about) = (command.get_about().cloned(), command.get_long_about().cloned());
+    augment(command).about(Resettable::from(about)).long_about(Resettable::from(long_about))
 }
 
 impl<A: FromArgMatches> FromArgMatches for Deferred<A> {
