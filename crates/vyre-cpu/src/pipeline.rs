@@ -18,7 +18,7 @@ use crate::stores_past_caches::{goes_past, only_written};
 use crate::vector::VectorCode;
 use crate::watchdog::{after, watched};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 use vyre_driver::native::{Argument, Built, Failed, Few, Form, Job, Memory};
@@ -315,8 +315,9 @@ struct Run<'a> {
     grid: [u32; 4],
     domain: [u32; 4],
     cancel: &'a AtomicBool,
-    status: AtomicU32,
-    trap: AtomicU32,
+    /// The status that ended the dispatch, and above it the code of its trap: one word, so that a
+    /// piece that is cancelled because of a trap cannot change its code.
+    ending: AtomicU64,
     deadline: Option<Instant>,
 }
 
@@ -347,18 +348,18 @@ fn execute(job: &CpuJob<'_, '_>, entries: &[BufferEntry]) -> Result<(), BackendE
         grid: pad(launch.grid),
         domain: pad(domain),
         cancel,
-        status: AtomicU32::new(DONE as u32),
-        trap: AtomicU32::new(0),
+        ending: AtomicU64::new(RUNNING),
         deadline,
     };
     match config.timeout {
         None => run.all(),
         Some(timeout) => watched(cancel, timeout, || run.all()),
     }
-    match run.status.load(Ordering::Relaxed) as i32 {
+    let ending = run.ending.load(Ordering::Relaxed);
+    match ending as i32 {
         TRAPPED => Err(BackendError::Trapped {
             kernel: variant.kernel.display_name().to_string(),
-            code: run.trap.load(Ordering::Relaxed),
+            code: (ending >> 32) as u32,
         }),
         CANCELLED if deadline.is_none_or(|deadline| Instant::now() < deadline) => {
             Err(BackendError::Cancelled { name: format!("kernel `{}`", variant.kernel.display_name()) })
@@ -433,7 +434,7 @@ impl Run<'_> {
         let (begun, mut spent, mut done) = (now(), 0, 0);
         // A dispatch that ends early skips later rounds; the remaining pieces of the current round
         // are still counted off.
-        while done < count && self.status.load(Ordering::Relaxed) == DONE as u32 {
+        while done < count && self.ending.load(Ordering::Relaxed) == RUNNING {
             let round = (count - done).min(MOST_PIECES);
             spent += share(round as usize, plan.help, &|piece| {
                 let from = (done + piece as u64).saturating_mul(size);
@@ -441,7 +442,7 @@ impl Run<'_> {
             });
             done += round;
         }
-        if plan.measured && self.status.load(Ordering::Relaxed) == DONE as u32 {
+        if plan.measured && self.ending.load(Ordering::Relaxed) == RUNNING {
             let Sharing { invocations, help, .. } = plan;
             self.learnt.took(Taken { invocations, help, elapsed: now() - begun, spent });
         }
@@ -452,7 +453,7 @@ impl Run<'_> {
             self.cancel.store(true, Ordering::Relaxed);
         }
         if self.cancel.load(Ordering::Relaxed) {
-            return self.end(CANCELLED);
+            return self.end(CANCELLED, 0);
         }
         let layout = &self.code.layout;
         with_scratch(layout.scratch_bytes, layout.shared_bytes, |scratch, shared| {
@@ -474,8 +475,7 @@ impl Run<'_> {
             // the call.
             let status = unsafe { (self.code.entry())(&mut context, a, b, c, d) };
             if status != DONE {
-                self.trap.store(trap, Ordering::Relaxed);
-                self.end(status);
+                self.end(status, trap);
             }
         });
     }
@@ -494,16 +494,18 @@ impl Run<'_> {
         entries
     }
 
-    /// Records the first status that is not a success as the dispatch's; the other pieces stop soon
-    /// after.
-    fn end(&self, status: i32) {
-        let first =
-            self.status.compare_exchange(DONE as u32, status as u32, Ordering::Relaxed, Ordering::Relaxed);
-        if first.is_ok() {
+    /// Records the first status that is not a success as the dispatch's, with the code of its trap;
+    /// the other pieces stop soon after.
+    fn end(&self, status: i32, trap: u32) {
+        let ending = u64::from(trap) << 32 | u64::from(status as u32);
+        if self.ending.compare_exchange(RUNNING, ending, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.cancel.store(true, Ordering::Relaxed);
         }
     }
 }
+
+/// No piece has ended the dispatch.
+const RUNNING: u64 = DONE as u64;
 
 /// Runs a call with this thread's scratch and shared memory.
 fn with_scratch(scratch: usize, shared: usize, run: impl FnOnce(*mut u8, *mut u8)) {
@@ -630,6 +632,21 @@ mod tests {
         assert_eq!(check(&*pipeline, &items), usize::from(thread_count() > 1));
         let small: Vec<Vec<u8>> = (0..2_u32).map(|seed| seed.to_le_bytes().to_vec()).collect();
         assert_eq!(check(&*compiled(source), &small), 0, "two small items are not worth a thread");
+    }
+
+    #[test]
+    fn pieces_that_a_trap_cancels_keep_its_code() {
+        let source = "kernel check(n: u32 uniform, x: read u32[], y: output u32[] len_of x) over y { region \"check\" {
+            if x[invocation.x] == 77 { trap 5 }
+            for k in 0..n { y[invocation.x] = y[invocation.x] * 3 + k }
+        } }";
+        let pipeline = compiled(source);
+        let count = 200_u32.to_le_bytes();
+        let items: Vec<u8> = (0..1 << 14).flat_map(|k: u32| (k % 1000).to_le_bytes()).collect();
+        for _ in 0..500 {
+            let ended = pipeline.dispatch_borrowed(&[&count, &items], &DispatchConfig::default());
+            assert!(matches!(ended, Err(BackendError::Trapped { code: 5, .. })), "{ended:?}");
+        }
     }
 
     #[test]

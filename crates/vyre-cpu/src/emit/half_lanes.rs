@@ -306,7 +306,8 @@ impl Search<'_> {
             OpGroup::Integer(op) => match op {
                 IntegerOp::Distance => (HalfOp::Distance { signed }, is_ordered()),
                 IntegerOp::SaturatingSub => {
-                    (HalfOp::SaturatingSub, fit(args) && args.iter().all(|&arg| unsigned(arg)))
+                    let is_unsigned = self.code.reg_type(reg).ty == ValueType::U32;
+                    (HalfOp::SaturatingSub, is_unsigned && fit(args) && args.iter().all(|&arg| unsigned(arg)))
                 }
                 IntegerOp::MulHigh => {
                     (HalfOp::MulHigh(factor(self.ranges, args)?), self.half[args[0].0 as usize])
