@@ -40,7 +40,8 @@ def minimax(target, signed_weight, powers, low, high):
     grid = [middle - half * mp.cos(mp.pi * k / 400) for k in range(401)]
     grid = [t for t in grid if weight(t) != 0]
     table = [(t, target(t), weight(t)) for t in grid]
-    # An exchange can also make things worse (a weight with a zero allows fewer extremes); the best round counts.
+    # An exchange can also make things worse (a weight with a zero allows fewer extremes); the best
+    # round counts.
     best, best_error = None, None
     for _ in range(12):
         rows, right = [], []

@@ -1,4 +1,5 @@
-/* The price of a European call for each spot price. Arrays: strike, rate, volatility, years, spot, price. */
+/* The price of a European call for each spot price.
+   Arrays: strike, rate, volatility, years, spot, price. */
 #include "peer.h"
 #include <math.h>
 

@@ -1,7 +1,8 @@
-/* Runs a peer in a separate process. Standard input holds the arrays (their number; then for each its length, the size
- * of an element, whether every run starts from the original contents, and the contents), then commands: `r` with a number
- * runs that often and answers with the nanoseconds taken, `o` with a number answers with that array's contents. All
- * numbers are 64 bits in native byte order. */
+/* Runs a peer in a separate process. Standard input holds the arrays (their number; then for each
+ * its length, the size of an element, whether every run starts from the original contents, and the
+ * contents), then commands: `r` with a number runs that often and answers with the nanoseconds
+ * taken, `o` with a number answers with that array's contents. All numbers are 64 bits in native
+ * byte order. */
 #include "peer.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Rounds until a point leaves the circle of radius 2, at most 256. Arrays: width, rounds (width squared). */
+/* Rounds until a point leaves the circle of radius 2, at most 256.
+   Arrays: width, rounds (width squared). */
 #include "peer.h"
 
 void run(void *const *data, const size_t *count) {

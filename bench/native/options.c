@@ -1,4 +1,5 @@
-/* Prices of European call and put options. Arrays: rate, volatility, spot, strike, years, call, put. */
+/* Prices of European call and put options.
+   Arrays: rate, volatility, spot, strike, years, call, put. */
 #include "peer.h"
 #include <math.h>
 

@@ -1,4 +1,5 @@
-/* The inclusive prefix sums of x: chunk sums, then each chunk from its start. Arrays: x, totals, y. */
+/* The inclusive prefix sums of x: chunk sums, then each chunk from its start.
+   Arrays: x, totals, y. */
 #include "peer.h"
 #include <omp.h>
 

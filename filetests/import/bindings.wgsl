@@ -1,7 +1,8 @@
 // test cat
 // test interpret
 // test run
-// Binding b of group g becomes 1000 g + b; unused bindings are dropped, and read-only ones are `read`.
+// Binding b of group g becomes 1000 g + b; unused bindings are dropped, and read-only ones are
+// `read`.
 @group(2) @binding(1) var<storage, read_write> y: array<u32>;
 @group(0) @binding(3) var<uniform> a: u32;
 @group(1) @binding(0) var<storage, read_write> x: array<u32>;

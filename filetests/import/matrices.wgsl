@@ -1,7 +1,7 @@
 // test interpret
 // test run
-// Products with matrices of three rows, whose columns have a stride of 16 bytes, transposition, determinant, and a column
-// with a computed index.
+// Products with matrices of three rows, whose columns have a stride of 16 bytes, transposition,
+// determinant, and a column with a computed index.
 struct Uniforms { m: mat3x3<f32>, n: mat2x4<f32> }
 @group(0) @binding(0) var<uniform> u: Uniforms;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;

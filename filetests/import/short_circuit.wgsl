@@ -1,7 +1,8 @@
 // test cat
 // test interpret
 // test run
-// The second operand of `&&` and `||` is always evaluated, unless it reads memory that the first guards.
+// The second operand of `&&` and `||` is always evaluated, unless it reads memory that the first
+// guards.
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read_write> y: array<u32>;
 

@@ -1,6 +1,7 @@
 // test interpret
 // test run
-// Switches: several values, a default in the middle, breaks out of branches, `continue` and `return` inside.
+// Switches: several values, a default in the middle, breaks out of branches, `continue` and
+// `return` inside.
 @group(0) @binding(0) var<storage, read_write> y: array<i32>;
 
 fn pick(x: i32) -> i32 {

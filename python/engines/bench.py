@@ -179,7 +179,8 @@ def main(wanted):
         functions["numba"] = OnArrow(numba_price())
     except ImportError:
         print("numba is not installed")
-    # Sizes up to the measured one: calls are routed, verified and compiled well before they are timed.
+    # Sizes up to the measured one: calls are routed, verified and compiled well before they are
+    # timed.
     for size in (2048, 8192, 100_000):
         for _ in range(40):
             for name in ("vyre", "copy"):

@@ -50,7 +50,8 @@ def test_cuts_offsets_nulls_and_chunks_change_nothing(seed):
 
 
 def test_values_are_bound_where_they_are():
-    # A kernel that reads and writes gets a copy; one that only reads does not, and no input is ever written.
+    # A kernel that reads and writes gets a copy; one that only reads does not, and no input is ever
+    # written.
     twice = vyre.arrow(vyre.kernel("kernel twice(x: read_write f32[]) { x[invocation.x] *= 2.0 }"))
     x = pa.array([1.0, 2.5, None], pa.float32())
     assert twice(x).to_pylist() == [2.0, 5.0, None]
@@ -109,7 +110,7 @@ def test_functions_of_elements():
     assert_same(both(x, x[::-1].copy()), gain(x, x[::-1].copy()))
     assert_same(pickle.loads(pickle.dumps(f))(x), gain(x, 2.2))
     refused(lambda: vyre.arrow(gain, x=1.0, g=2.2), "needs a column")
-    refused(lambda: vyre.arrow(gain, h=2.2), "`h` of `gain` is no parameter")
+    refused(lambda: vyre.arrow(gain, h=2.2), "`h` of `gain` is not a parameter")
 
 
 def refused(call, *messages):
@@ -129,7 +130,7 @@ def test_what_does_not_fit_is_refused():
     refused(lambda: f([1.0], [2]), "not list")
     refused(lambda: vyre.arrow(f.kernel, scale=1.0), "`table` of `mix` is missing")
     refused(lambda: vyre.arrow(f.kernel, scale=1.0, table=TABLE, b=1), "`b` of `mix` is a column")
-    refused(lambda: vyre.arrow(f.kernel, scale=1.0, table=TABLE, c=1), "`c` of `mix` is no parameter")
+    refused(lambda: vyre.arrow(f.kernel, scale=1.0, table=TABLE, c=1), "`c` of `mix` is not a parameter")
     refused(lambda: vyre.arrow("kernel"), "takes a kernel, not str")
     refused(lambda: f.on_table("a", out="z"), "takes 2 columns")
     refused(lambda: f.on_table("a", "b", out="z")(7), "not int")
@@ -163,7 +164,7 @@ def test_functions_of_columns_and_tables_pickle():
     assert_same_column(on_table(pa.table({"x": x})).column("y").combine_chunks(), price()(x))
     # A text that now means something else than when it was pickled is refused.
     other = pickle.dumps(vyre.kernel("kernel k(x: read_write f32[]) { x[invocation.x] += 1.0 }"))
-    with pytest.raises(vyre.ProgramError, match="make it anew"):
+    with pytest.raises(vyre.ProgramError, match="create it again"):
         pickle.loads(other.replace(b"+= 1.0", b"+= 2.0"))
 
 

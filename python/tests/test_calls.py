@@ -139,7 +139,7 @@ def test_names_are_checked():
     x = floats(1)
     with pytest.raises(vyre.ArgumentError, match="has no parameter `z`; it takes"):
         double(x, z=x)
-    with pytest.raises(vyre.ArgumentError, match="`x` of kernel `double` is given twice"):
+    with pytest.raises(vyre.ArgumentError, match="`x` of kernel `double` is passed twice"):
         double(x, x=x)
     with pytest.raises(vyre.ArgumentError, match="has no parameter `out`"):
         saxpy(1.0, x, x, out=x)

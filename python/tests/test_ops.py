@@ -41,7 +41,7 @@ def test_matrices():
     x = RANDOM.standard_normal((6, 33)).astype(np.float32)
     exact = np.exp(x - x.max(1, keepdims=True))
     assert np.allclose(vyre.softmax_rows(x), exact / exact.sum(1, keepdims=True), rtol=1e-5)
-    with pytest.raises(vyre.ArgumentError, match="`a` of `matmul` has 5 columns and `b` 7 rows"):
+    with pytest.raises(vyre.ArgumentError, match="`a` of `matmul` has 5 columns but `b` has 7 rows"):
         vyre.matmul(a, a)
 
 
@@ -65,6 +65,6 @@ def test_nothing_is_converted():
         vyre.sum(np.ones(8, np.float32)[::2])
     with pytest.raises(vyre.ArgumentError, match="takes arrays, not a list"):
         vyre.sum([1.0])
-    with pytest.raises(vyre.ArgumentError, match="of no elements"):
+    with pytest.raises(vyre.ArgumentError, match="at least one element"):
         vyre.min(np.ones(0, np.float32))
     assert vyre.sum(np.ones(0, np.float32)) == 0

@@ -39,7 +39,7 @@ def test_kernels_pickle_as_text():
     stored = pickle.dumps(plus)
     assert b"fn plus" in stored and pickle.loads(stored)(np.ones(2, np.float32), 2).tolist() == [3, 3]
     call, (text, constants, fingerprint, *rest) = triple.__reduce__()
-    with pytest.raises(vyre.ProgramError, match="make it anew"):
+    with pytest.raises(vyre.ProgramError, match="create it again"):
         call(text, constants, "0" * 64, *rest)
     error = pickle.loads(pickle.dumps(vyre.ProgramError("no", [{"code": "V001", "help": None}])))
     assert error.code == "V001" and str(error) == "no"
@@ -134,7 +134,7 @@ def test_a_script_on_standard_input(tmp_path):
 def test_a_script_from_a_pipe_says_that_its_text_is_gone():
     """Python keeps no source of code read from a pipe; kernels from text work there."""
     done = subprocess.run([sys.executable, "-"], input=SCRIPT, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 1 and "the text of `add_one` in <stdin> is not there to be read" in done.stderr
+    assert done.returncode == 1 and "the text of `add_one` in <stdin> cannot be read" in done.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no terminals to play here")

@@ -105,7 +105,8 @@ if _sys.executable:
 # Measurements are saved for the next process.
 _atexit.register(_vyre.close)
 
-# `from vyre import *` does not shadow Python's `min`, `max` and `sum`; in a kernel those work on numbers anyway.
+# `from vyre import *` does not shadow Python's `min`, `max` and `sum`; in a kernel those work on
+# numbers anyway.
 __all__ = [
     "ArgumentError",
     "AssertFailed",

@@ -19,7 +19,8 @@ from .kernels import Kernel
 #: Maximum number of elements per dispatch: indices in a kernel are u32.
 MOST = 1 << 31
 
-#: Element types of kernels: NumPy and Arrow types by name. Arrow has no bf16, which is passed as bits.
+#: Element types of kernels: NumPy and Arrow types by name. Arrow has no bf16, which is passed as
+#: bits.
 _TYPES = {
     "bool": ("bool", "bool_"),
     "u8": ("uint8", "uint8"),
@@ -88,7 +89,7 @@ def _of_function(function: Any, parameters: dict[str, Any]) -> tuple[Any, dict[s
         return function, parameters
     for name in parameters:
         if name not in function.parameters:
-            raise ArgumentError(f"`{name}` of `{function.__name__}` is no parameter")
+            raise ArgumentError(f"`{name}` of `{function.__name__}` is not a parameter")
     if len(parameters) == len(function.parameters):
         raise ArgumentError(f"`{function.__name__}` needs a column: leave out one of {', '.join(parameters)}")
     kernel = function.variant("".join("n" if name in parameters else "a" for name in function.parameters))
@@ -110,7 +111,7 @@ class Columns:
                 raise ArgumentError(f"`{name}` of `{self.__name__}` is missing: vyre.arrow({self.__name__}, {name}=...)")
         for name in parameters:
             if name not in shared:
-                what = "is a column, which a call takes" if name in columns else "is no parameter"
+                what = "is a column, which a call takes" if name in columns else "is not a parameter"
                 raise ArgumentError(f"`{name}` of `{self.__name__}` {what}")
         self._inputs: list[_Column] = []
         self._outputs: list[_Column] = []
@@ -353,8 +354,8 @@ class OnTable:
         self.__name__ = function.__name__
         if len(self.columns) != len(function.inputs) or len(self.out) != len(function.outputs):
             raise ArgumentError(
-                f"{function!r} takes {len(function.inputs)} columns and gives {len(function.outputs)}; "
-                f"it was given {len(self.columns)} and {len(self.out)}"
+                f"{function!r} takes {len(function.inputs)} columns and returns {len(function.outputs)}, "
+                f"not {len(self.columns)} and {len(self.out)}"
             )
 
     def __reduce__(self) -> Any:
@@ -364,7 +365,7 @@ class OnTable:
         package = "" if isinstance(table, dict) else type(table).__module__.partition(".")[0]
         if package not in ("", "pyarrow", "pandas", "polars"):
             found = type(table).__name__
-            raise ArgumentError(f"a table is one of Arrow, pandas or Polars, or a dict of arrays, not {found}")
+            raise ArgumentError(f"a table is an Arrow, pandas or Polars table, or a dict of arrays, not {found}")
         results = self.function(*(table[name] for name in self.columns))
         named = dict(zip(self.out, results if len(self.out) > 1 else (results,)))
         if package == "":

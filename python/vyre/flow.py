@@ -185,7 +185,7 @@ class Flow:
 
     def needs(self, name: ast.Name, known: set[str]) -> None:
         if name.id in self.stored and name.id not in known:
-            self.refuse(name, f"`{name.id}` may have no value here; give it one before")
+            self.refuse(name, f"`{name.id}` may have no value here; assign one first")
 
 
 def gives(statement: ast.stmt, found: list[tuple[Path, ast.stmt]], number: int, block: int) -> bool:

@@ -17,7 +17,8 @@ _SIGNED_MOD = """fn floor_mod_{t}(a: {t}, b: {t}) -> {t} {{
 }}
 """
 
-# Each round subtracts the largest d * 2^n that fits in r, which is exact: r - t with r / 2 < t <= r.
+# Each round subtracts the largest d * 2^n that fits in r, which is exact: r - t with r / 2 < t <=
+# r.
 _FMOD = """fn fmod_{t}(a: {t}, b: {t}) -> {t} {{
   if !is_finite(a) || is_nan(b) || b == 0.0{t} {{ return nan{s} }}
   let r = abs(a)

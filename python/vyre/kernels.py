@@ -23,7 +23,8 @@ class Kernel(_vyre.Kernel):
     #: Constants that were set.
     constants: dict[str, str]
 
-    #: Parameters that are the length of an axis of another parameter's array: their name, the other's, and the axis.
+    #: Parameters that are the length of an axis of another parameter's array: their name, the
+    #: other's, and the axis.
     axes: list[tuple[str, str, int]]
 
     def __new__(
@@ -81,7 +82,8 @@ class Explanation(str):
         return f"<pre>{html.escape(self)}</pre>"
 
 
-#: Kernels by text and constants: making or unpickling the same kernel again returns the existing one.
+#: Kernels by text and constants: making or unpickling the same kernel again returns the existing
+#: one.
 _made: dict[Any, Kernel] = {}
 
 
@@ -109,7 +111,7 @@ def _restored(
     made = of_text(text, constants, origin, axes)
     if made.fingerprint != fingerprint:
         raise ProgramError(
-            f"the kernel `{made.__name__}` was pickled by a vyre that reads its text otherwise; make it anew"
+            f"the kernel `{made.__name__}` was pickled by another version of vyre, which reads its text differently; create it again"
         )
     made.__doc__ = doc
     return made
@@ -123,7 +125,7 @@ def _spelt(name: str, value: Any) -> str:
         return repr(value)
     if hasattr(value, "item"):
         return _spelt(name, value.item())
-    raise ArgumentError(f"the constant `{name}` is a number or a truth value, not {type(value).__name__}")
+    raise ArgumentError(f"the constant `{name}` is a number or a bool, not {type(value).__name__}")
 
 
 def kernel(
@@ -141,10 +143,10 @@ def kernel(
     """
     if isinstance(source, str):
         if over is not None or workgroup is not None:
-            raise ArgumentError("a text says itself what it runs `over`, and its `workgroup`")
+            raise ArgumentError("a text declares `over` and `workgroup` itself; remove these arguments")
         return of_text(source, {name: _spelt(name, value) for name, value in constants.items()})
     if constants:
-        raise ArgumentError(f"`{next(iter(constants))}`: only a text has constants to set")
+        raise ArgumentError(f"`{next(iter(constants))}`: only kernels made from text have constants")
     if source is None:
         return lambda function: kernel(function, over=over, workgroup=workgroup)
     from . import translate

@@ -90,7 +90,7 @@ class Intrinsic:
         self.__name__ = name
 
     def __call__(self, *arguments: Any, **named: Any) -> NoReturn:
-        raise TypeError(f"`{self.__name__}` is only there inside a kernel")
+        raise TypeError(f"`{self.__name__}` can be used only inside a kernel")
 
     def __repr__(self) -> str:
         return f"vyre.{self.__name__}"
@@ -101,7 +101,7 @@ class Builtin(Intrinsic):
 
     def __getattr__(self, axis: str) -> Any:
         if axis in ("x", "y", "z"):
-            raise TypeError(f"`{self.__name__}.{axis}` is only there inside a kernel")
+            raise TypeError(f"`{self.__name__}.{axis}` can be used only inside a kernel")
         raise AttributeError(axis)
 
 

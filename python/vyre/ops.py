@@ -46,7 +46,7 @@ def _array(array: Any) -> Any:
 def _element(op: str, array: Any) -> str:
     named = array.dtype if isinstance(array, Resident) else array.dtype.name
     if named not in _NAMES:
-        raise ArgumentError(f"`{op}` has no type for elements of {named}")
+        raise ArgumentError(f"`{op}` does not take elements of {named}")
     return _NAMES[named]
 
 
@@ -88,7 +88,7 @@ def _rows(op: str, name: str, array: Any) -> tuple[int, int]:
 
 def _same(op: str, names: str, first: Any, second: Any) -> None:
     if _size(first) != _size(second):
-        raise ArgumentError(f"{names} of `{op}` have as many elements, not {_size(first)} and {_size(second)}")
+        raise ArgumentError(f"{names} of `{op}` must have the same number of elements, not {_size(first)} and {_size(second)}")
 
 
 def _mapped(op: str, x: Any, out: Any, on: Optional[str], timeout: Optional[float]) -> Any:
@@ -132,7 +132,7 @@ def sum(x: Any, *, on: Optional[str] = None, timeout: Optional[float] = None) ->
 def _extreme(op: str, x: Any, on: Optional[str], timeout: Optional[float]) -> Any:
     x = _array(x)
     if _size(x) == 0:
-        raise ArgumentError(f"`{op}` of no elements; pass at least one")
+        raise ArgumentError(f"`{op}` needs at least one element")
     return _reduced(op, x, on, timeout)
 
 
@@ -198,7 +198,7 @@ def histogram(
     """Counts the values 0 to `bins - 1`, as u32, ignoring others. Takes u8, u16 and u32; 1 to 1024 bins."""
     x = _array(x)
     if not 1 <= bins <= 1024:
-        raise ArgumentError(f"`histogram` has 1 to 1024 bins, not {bins}")
+        raise ArgumentError(f"`histogram` takes 1 to 1024 bins, not {bins}")
     counts = _made(x, (bins,), "uint32", out)
     _vyre.op("histogram", _element("histogram", x), _size(x), (bins, 0), (x, counts), on, timeout)
     return counts
@@ -231,7 +231,7 @@ def matmul(
     a, b = _array(a), _array(b)
     (rows, depth), (beside, columns) = _rows("matmul", "a", a), _rows("matmul", "b", b)
     if depth != beside:
-        raise ArgumentError(f"`a` of `matmul` has {depth} columns and `b` {beside} rows; there are as many")
+        raise ArgumentError(f"`a` of `matmul` has {depth} columns but `b` has {beside} rows; these must be equal")
     c = _made(a, (rows, columns), a.dtype, out)
     arguments = _apart(a, out), _apart(b, out), c
     _vyre.op("matmul", _element("matmul", a), rows, (depth, columns), arguments, on, timeout)

@@ -51,7 +51,7 @@ class Partial:
         if kind not in ("sum", "min", "max", "histogram"):
             raise ArgumentError(f'a partial is "sum", "min", "max" or "histogram", not {kind!r}')
         if (bins is None) != (kind != "histogram"):
-            raise ArgumentError("a histogram has `bins`, and nothing else has")
+            raise ArgumentError("`bins` is required for a histogram and not allowed otherwise")
         self.kind, self.bins = kind, bins
         #: Type of the elements, once there are any.
         self.dtype: Any = None
@@ -63,7 +63,7 @@ class Partial:
         if self.dtype is None:
             self.dtype = values.dtype
         elif self.dtype != values.dtype:
-            raise ArgumentError(f"this partial is of {self.dtype}, and the array of {values.dtype}")
+            raise ArgumentError(f"this partial is of {self.dtype}, but the array is of {values.dtype}")
         self._state = self._joined(self._state, self._of(values))
         return self
 
@@ -71,11 +71,11 @@ class Partial:
         if not isinstance(other, Partial):
             return NotImplemented
         if (self.kind, self.bins) != (other.kind, other.bins):
-            raise ArgumentError(f"a {self.kind} and a {other.kind} do not combine")
+            raise ArgumentError(f"a {self.kind} and a {other.kind} cannot be combined")
         # NumPy treats `None` as a type, so it is not compared.
         both = self.dtype is not None and other.dtype is not None
         if both and self.dtype != other.dtype:
-            raise ArgumentError(f"a {self.kind} of {self.dtype} and one of {other.dtype} do not combine")
+            raise ArgumentError(f"a {self.kind} of {self.dtype} and one of {other.dtype} cannot be combined")
         made = Partial(self.kind, bins=self.bins)
         made.dtype = other.dtype if self.dtype is None else self.dtype
         made._state = self._joined(self._state, other._state)
@@ -148,7 +148,7 @@ def _integer_sum(values: Any) -> int:
 def _floats(array: Any) -> Any:
     values = _values(array)
     if values.dtype.kind != "f":
-        raise ArgumentError(f"an exact sum is of f32 or f64, not {values.dtype}; sums of integers are exact anyway")
+        raise ArgumentError(f"an exact sum takes f32 or f64, not {values.dtype}; integer sums are always exact")
     return values
 
 

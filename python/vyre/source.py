@@ -31,9 +31,10 @@ class Source:
             assert isinstance(node, ast.If)
             node = node.body[0]
         if not isinstance(node, ast.FunctionDef):
-            raise ProgramError(f"{self.file}:{first}: `{self.name}` is no `def`; only functions become kernels")
+            raise ProgramError(f"{self.file}:{first}: `{self.name}` is not a `def`; only functions become kernels")
         self.node = node
-        # Line of the file that corresponds to line 0 of the tree, and the lines by their numbers in the tree.
+        # Line of the file that corresponds to line 0 of the tree, and the lines by their numbers in
+        # the tree.
         self.before = first - 1 - indented
         self.lines = [""] * indented + [line.rstrip("\n") for line in lines]
 
@@ -102,7 +103,7 @@ def _lines(function: FunctionType) -> tuple[list[str], int]:
             if found and _is_of(found, code):
                 return found, first + 1
     raise ProgramError(
-        f"the text of `{code.co_name}` in {code.co_filename} is not there to be read; put the function into a file, or write the "
+        f"the text of `{code.co_name}` in {code.co_filename} cannot be read; put the function into a file, or write the "
         "kernel as text: vyre.kernel(TEXT)"
     )
 
@@ -167,7 +168,8 @@ def _is_of(lines: list[str], code: CodeType) -> bool:
             compiled = compile(text, code.co_filename, "exec", dont_inherit=True)
     except SyntaxError:
         return False
-    # Tools that rewrite a tree before compiling it, as pytest does with asserts, append variables after these.
+    # Tools that rewrite a tree before compiling it, as pytest does with asserts, append variables
+    # after these.
     count = code.co_argcount
     return any(
         inner.co_name == code.co_name and inner.co_varnames[:count] == code.co_varnames[:count]

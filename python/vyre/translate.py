@@ -154,7 +154,7 @@ class Unit:
     def function(self, func: Func, caller: Body, node: ast.AST) -> str:
         """The name of a function in the text; writes the function on first use."""
         if func in self.under_way:
-            caller.no(node, f"`{func.__name__}` calls itself, which kernels cannot")
+            caller.no(node, f"`{func.__name__}` calls itself; kernels have no recursion")
         if func not in self.functions:
             taken = {*self.functions.values(), *OPS, *KEYWORDS, *ATOMICS, *HELPERS}
             name = plain(func.__name__)
@@ -281,9 +281,9 @@ class Body:
             assert number is not None
             root = ty.root()
             if root.kind == "bool":
-                self.no(node, f"a truth value is wanted here, not {number}")
+                self.no(node, f"expected a bool, not {number}")
             if root.kind == "int" and isinstance(number, float):
-                self.no(node, f"{number} is no whole number, and {ty} is wanted here; convert one of them")
+                self.no(node, f"expected {ty}, but {number} is not a whole number; convert one of them")
             if root.kind == "float" and not isinstance(number, float):
                 number = float(number)
             root.numbers.append((number, node))
@@ -382,18 +382,18 @@ class Body:
         value = self.value(node)
         if value.ty is None or value.ty.root().kind != "bool":
             given = value.number if value.ty is None else value.ty
-            self.no(node, f"a truth value is wanted here, not {given}; compare it: `!= 0`")
+            self.no(node, f"expected a bool, not {given}; compare it: `!= 0`")
         return value
 
     def pure(self, node: ast.expr, value: Value, where: str) -> Value:
         if value.acts:
-            self.no(node, f"this acts, and {where}; give its value to a variable first")
+            self.no(node, f"this has a side effect, and {where}; assign its value to a variable first")
         return value
 
     def of_Constant(self, node: ast.Constant) -> Value:
         found = self.number(node.value, node)
         if found is None or isinstance(node.value, complex):
-            self.no(node, "only numbers and truth values can be part of a kernel")
+            self.no(node, "a kernel can contain only numbers and bools")
         return found
 
     def of_Name(self, node: ast.Name) -> Value:
@@ -403,20 +403,20 @@ class Body:
         if node.id in self.arrays:
             self.no(node, f"`{node.id}` is an array; index it: `{node.id}[i]`")
         if node.id in self.flow.stored:
-            self.no(node, f"`{node.id}` has no value here; give it one before")
+            self.no(node, f"`{node.id}` has no value here; assign one first")
         found = self.outside(node)
         if found is self:
-            self.no(node, f"`{node.id}` is no variable, parameter or number that is known here")
+            self.no(node, f"`{node.id}` is not a known variable, parameter or number")
         number = self.number(found, node)
         if number is None:
-            self.no(node, f"`{node.id}` is {_a(found)}; only numbers of the program around can be used in a kernel")
+            self.no(node, f"`{node.id}` is {_a(found)}; from outside, a kernel can use only numbers")
         return number
 
     def of_Attribute(self, node: ast.Attribute) -> Value:
         if isinstance(node.value, ast.Name) and node.value.id in self.arrays:
             if node.attr == "size":
                 return Value(f"len({self.arrays[node.value.id].text})", Ty("u32"))
-            self.no(node, f"`{node.attr}` of an array; kernels know `len(x)`, `x.size` and `x.shape[0]`")
+            self.no(node, f"an array has no `{node.attr}` in a kernel; use `len(x)`, `x.size` or `x.shape[0]`")
         owner = self.outside(node.value)
         named = owner.__name__ if isinstance(owner, names.Builtin) else None
         if owner is self and isinstance(node.value, ast.Name) and node.value.id in BUILTINS:
@@ -428,7 +428,7 @@ class Body:
         found = self.outside(node)
         number = None if found is self else self.number(found, node)
         if number is None:
-            self.no(node, f"`{ast.unparse(node)}` is no number that is known here")
+            self.no(node, f"`{ast.unparse(node)}` is not a known number")
         return number
 
     def of_Subscript(self, node: ast.Subscript) -> Value:
@@ -446,7 +446,7 @@ class Body:
             self.no(node, "only the lengths `x.shape[0]` and `x.shape[1]` of a parameter are known")
         if array.axes is None:
             if axis == 1:
-                self.no(node, "the array has one axis here; index it by two numbers, `x[row, column]`, if it has two")
+                self.no(node, "the array has one axis here; if it has two, index it as `x[row, column]`")
             return Value(f"len({array.text})", Ty("u32"))
         return Value(array.axes[1 if axis == 1 else 0], Ty("u32"))
 
@@ -456,7 +456,7 @@ class Body:
             self.no(node.value, "only parameters and arrays of the kernel can be indexed")
         array = self.arrays[node.value.id]
         if isinstance(node.slice, ast.Slice):
-            self.no(node.slice, "there are no slices in kernels; index one element at a time")
+            self.no(node.slice, "kernels have no slices; index one element at a time")
         if isinstance(node.slice, ast.Tuple):
             if len(node.slice.elts) != 2 or array.axes is None:
                 self.no(node.slice, "an array of a kernel has one axis or two")
@@ -474,7 +474,7 @@ class Body:
             if isinstance(value.number, float):
                 self.no(node, f"an index is a whole number, not {value.number}")
             if value.number is not None and value.number < 0:
-                self.no(node, "there are no negative indices; write `len(x) - 1` for the last element")
+                self.no(node, "kernels have no negative indices; write `len(x) - 1` for the last element")
             return self.typed(value, Ty("u32"), node).text
         if value.ty.root().kind != "int":
             self.no(node, f"an index is u32 or i32, not {value.ty}; convert it")
@@ -489,16 +489,16 @@ class Body:
             assert inner.number is not None
             if isinstance(node.op, ast.Invert):
                 if isinstance(inner.number, float):
-                    self.no(node, "`~` is of whole numbers")
+                    self.no(node, "`~` takes whole numbers")
                 return Value("", None, ~inner.number)
             return Value("", None, -inner.number if isinstance(node.op, ast.USub) else inner.number)
         kind = inner.ty.root().kind
         if isinstance(node.op, ast.Invert):
             if kind != "int":
-                self.no(node, f"`~` is of whole numbers, not {inner.ty}" + ("; write `not`" if kind == "bool" else ""))
+                self.no(node, f"`~` takes whole numbers, not {inner.ty}" + ("; write `not`" if kind == "bool" else ""))
             return Value(f"!({inner.text})", inner.ty, acts=inner.acts)
         if kind == "bool":
-            self.no(node, "a truth value has no sign")
+            self.no(node, "a bool has no sign")
         if isinstance(node.op, ast.UAdd):
             return inner
         return Value(f"-({inner.text})", inner.ty, acts=inner.acts)
@@ -521,15 +521,15 @@ class Body:
         kind = ty.root().kind
         if type(op) in BITS:
             if kind == "float":
-                self.no(node, f"`{BITS[type(op)]}` is of whole numbers and truth values, not {ty}")
+                self.no(node, f"`{BITS[type(op)]}` takes whole numbers and bools, not {ty}")
             return Value(f"({a.text} {BITS[type(op)]} {b.text})", ty, acts=acts)
         if kind == "bool":
-            self.no(node, "there is no arithmetic on truth values; convert them: `i32(x)`")
+            self.no(node, "bools have no arithmetic; convert them: `i32(x)`")
         if type(op) in ARITHMETIC:
             return Value(f"({a.text} {ARITHMETIC[type(op)]} {b.text})", ty, acts=acts)
         if isinstance(op, ast.Div):
             if kind == "int":
-                self.no(node, "`/` of whole numbers; write `//`, or convert both: `f32(x)`")
+                self.no(node, "`/` does not take whole numbers; write `//`, or convert both: `f32(x)`")
             return Value(f"({a.text} / {b.text})", ty, acts=acts)
         if isinstance(op, (ast.FloorDiv, ast.Mod)):
             name = "floor_div" if isinstance(op, ast.FloorDiv) else "floor_mod"
@@ -560,7 +560,7 @@ class Body:
         except (ArithmeticError, TypeError, ValueError) as error:
             self.no(node, f"these numbers cannot be combined: {error}")
         if isinstance(made, complex):
-            self.no(node, "this is no real number")
+            self.no(node, "the result is not a real number")
         return Value("", None, made)
 
     def shifted(self, op: ast.operator, a: Value, b: Value, left: ast.expr, right: ast.expr) -> Value:
@@ -571,11 +571,11 @@ class Body:
         if b.ty is None:
             width = int(str(a.ty)[1:])
             if isinstance(b.number, float) or not 0 <= (b.number or 0) < width:
-                self.no(right, f"the count of a shift of {a.ty} is 0 to {width - 1}, not {b.number}")
+                self.no(right, f"{a.ty} is shifted by 0 to {width - 1} bits, not {b.number}")
             count = self.typed(b, Ty("u32"), right).text
         else:
             if b.ty.root().kind != "int":
-                self.no(right, f"the count of a shift is a whole number, not {b.ty}")
+                self.no(right, f"a shift count is a whole number, not {b.ty}")
             count = f"u32({b.text})"
         sign = "<<" if isinstance(op, ast.LShift) else ">>"
         return Value(f"({a.text} {sign} {count})", a.ty, acts=a.acts or b.acts)
@@ -583,7 +583,7 @@ class Body:
     def power(self, a: Value, b: Value, left: ast.expr, right: ast.expr, node: ast.AST) -> Value:
         if a.ty is not None and a.ty.root().kind == "int":
             if b.ty is not None or isinstance(b.number, float) or not 0 <= (b.number or 0) <= 64:
-                self.no(node, "a whole number is raised only to a number from 0 to 64 that stands there; convert to f32")
+                self.no(node, "the exponent of a whole number must be a constant from 0 to 64; convert to f32")
             count = self.typed(b, Ty("u32"), right).text
             return Value(f"{self.mark('function', 'power', a.ty, node)}({a.text}, {count})", a.ty, acts=a.acts)
         if b.ty is None and b.number == 2 and not a.acts:
@@ -591,7 +591,7 @@ class Body:
             return Value(f"({a.text} * {a.text})", a.ty)
         a, b, ty = self.both(a, b, left, right, node)
         if ty.root().kind != "float":
-            self.no(node, f"`**` of {ty}; convert to f32")
+            self.no(node, f"`**` does not take {ty}; convert to f32")
         return Value(f"pow({a.text}, {b.text})", ty, acts=a.acts or b.acts)
 
     def of_Compare(self, node: ast.Compare) -> Value:
@@ -608,7 +608,7 @@ class Body:
                 self.no(node, f"`{_WORDS.get(type(op), 'this')}` cannot be part of a kernel")
             a, b, ty = self.both(values[k], values[k + 1], sides[k], sides[k + 1], node)
             if ty.root().kind == "bool" and not isinstance(op, (ast.Eq, ast.NotEq)):
-                self.no(node, "truth values have no order")
+                self.no(node, "bools have no order")
             values[k + 1] = b if values[k + 1].ty is not None else values[k + 1]
             parts.append(f"{a.text} {COMPARISONS[type(op)]} {b.text}")
         return Value("(" + " && ".join(parts) + ")", BOOL, acts=any(value.acts for value in values))
@@ -631,9 +631,9 @@ class Body:
     def of_Call(self, node: ast.Call) -> Value:
         name, found = self.called(node.func)
         if node.keywords:
-            self.no(node.keywords[0], "arguments in a kernel are given by position")
+            self.no(node.keywords[0], "pass arguments by position in a kernel")
         if any(isinstance(argument, ast.Starred) for argument in node.args):
-            self.no(node, "arguments in a kernel are given one by one")
+            self.no(node, "a kernel cannot unpack arguments; pass them one by one")
         if isinstance(found, Func):
             return self.call_function(found, node)
         if name == "len":
@@ -643,7 +643,7 @@ class Body:
         if name in ATOMICS:
             return self.atomic(name, node)
         if name in names.WIDE:
-            self.no(node, f"values are no narrower than 32 bits; write {names.WIDE[name]}(...)")
+            self.no(node, f"values have at least 32 bits; write {names.WIDE[name]}(...)")
         if name in CASTS and found is not bool:
             return self.cast(name, node)
         if name == "bool":
@@ -653,11 +653,11 @@ class Body:
         if name in OPS and name not in ("and", "or", "not", "add", "sub", "mul", "div", "rem"):
             return self.op(name, node)
         if name in ("print", "barrier", "trap"):
-            self.no(node, f"`{name}` is a statement of its own in a kernel")
+            self.no(node, f"`{name}` is a statement in a kernel, not a value")
         shown = ast.unparse(node.func)
         if isinstance(found, FunctionType):
             self.no(node.func, f"`{shown}` is a Python function; decorate it with @vyre.func to call it here")
-        self.no(node.func, f"`{shown}` is no op or function that a kernel can call")
+        self.no(node.func, f"`{shown}` is not an op or function that a kernel can call")
 
     def counted(self, name: str, node: ast.Call, count: int) -> None:
         if len(node.args) != count:
@@ -667,7 +667,7 @@ class Body:
         self.counted("len", node, 1)
         (array,) = node.args
         if not isinstance(array, ast.Name) or array.id not in self.arrays:
-            self.no(node, "`len` is of a parameter")
+            self.no(node, "`len` takes a parameter")
         known = self.arrays[array.id]
         if known.access == "private":
             return Value("", None, known.count)  # type: ignore[attr-defined]
@@ -742,7 +742,8 @@ class Body:
             self.no(node, f"`{name}` does not take {', '.join(shown)}")
         result = Ty(given)
         if typed is not None and typed.root().name is None:
-            # The result has the operands' type if the op maps another type of that kind to itself as well.
+            # The result has the operands' type if the op maps another type of that kind to itself
+            # as well.
             other = {"i32": "i64", "f32": "f64"}.get(str(typed), "")
             swapped = [other if word == "alike" else kind for word, kind in zip(words, shown)]
             if _vyre.result(name, swapped) == other and given == str(typed):
@@ -769,10 +770,10 @@ class Body:
         self.counted(name, node, ATOMICS[name])
         array, index, *operands = node.args
         if not isinstance(array, ast.Name) or array.id not in self.arrays:
-            self.no(array, f"`{name}` is of an array: `{name}(x, i, ...)`")
+            self.no(array, f"`{name}` takes an array: `{name}(x, i, ...)`")
         known = self.arrays[array.id]
         if known.access not in ("read_write", "output", "workgroup") or known.element not in INTEGERS:
-            self.no(array, f"`{name}` is of InOut, Out or Shared memory of u32, i32, u64 or i64")
+            self.no(array, f"`{name}` takes InOut, Out or Shared memory of u32, i32, u64 or i64")
         subscript = ast.copy_location(ast.Subscript(array, index, ast.Load()), node)
         texts = [known.text, self.element(subscript)[1]]
         texts += [self.typed(self.value(side), Ty(known.element), side).text for side in operands]
@@ -810,11 +811,11 @@ class Body:
     def do_Return(self, node: ast.Return, depth: int) -> None:
         if self.result is None:
             if node.value is not None and not (isinstance(node.value, ast.Constant) and node.value.value is None):
-                self.no(node, "a kernel gives nothing back; it writes to its parameters")
+                self.no(node, "a kernel returns nothing; it writes to its parameters")
             self.line(depth, "return", node)
             return
         if node.value is None:
-            self.no(node, f"the function gives {self.result}; return a value")
+            self.no(node, f"the function returns {self.result}; return a value")
         value = self.typed(self.value(node.value), Ty(names.WIDE.get(self.result, self.result)), node.value)
         self.line(depth, f"return {value.text}", node)
 
@@ -836,7 +837,7 @@ class Body:
         target, value = node.targets[0], node.value
         fits = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(node.targets) == 1
         if not fits or len(target.elts) != len(value.elts):  # type: ignore[attr-defined]
-            self.no(node, "several variables are given as many values: `a, b = b, a`")
+            self.no(node, "the number of variables and values differs; write `a, b = b, a`")
         made = []
         for side in value.elts:  # type: ignore[attr-defined]
             inner = self.value(side)
@@ -852,16 +853,16 @@ class Body:
         if isinstance(target, ast.Subscript):
             array, index = self.element(target)
             if array.access in ("read", "uniform"):
-                self.no(target, "the parameter is only read; make it InOut or Out to write to it")
+                self.no(target, "the parameter is read-only; make it InOut or Out to write to it")
             element = names.WIDE.get(array.element, array.element)
             value = self.typed(value, Ty(element), node)
             self.line(depth, f"{array.text}[{index}] = {value.text}", node)
             return
         if not isinstance(target, ast.Name):
-            self.no(target, "values are given to variables and to elements of arrays")
+            self.no(target, "only variables and elements of arrays can be assigned")
         name = target.id
         if name in self.arrays:
-            self.no(target, f"`{name}` is an array; give values to its elements")
+            self.no(target, f"`{name}` is an array; assign to its elements")
         if name in self.flow.counters:
             self.no(target, f"`{name}` counts a loop here; use another variable")
         if name in self.variables:
@@ -885,7 +886,7 @@ class Body:
 
     def typed_variable(self, name: str, value: Value, known: Ty, node: ast.AST) -> Value:
         if value.ty is not None and not value.ty.meet(known):
-            self.no(node, f"`{name}` is {known}, and is given {value.ty}; convert it: `{known}(...)`")
+            self.no(node, f"`{name}` is {known} and cannot hold {value.ty}; convert it: `{known}(...)`")
         return self.typed(value, known, node)
 
     def do_AnnAssign(self, node: ast.AnnAssign, depth: int) -> None:
@@ -897,18 +898,18 @@ class Body:
         if not isinstance(found, names.Type) or found.name in names.WIDE:
             self.no(node.annotation, "a variable is bool, u32, i32, u64, i64, f32 or f64")
         if node.value is None:
-            self.no(node, "give the variable a value")
+            self.no(node, "assign the variable a value")
         self.assign(node.target, self.value(node.value), node, depth, Ty(found.name))
 
     def private(self, node: ast.AnnAssign, found: names.Private, depth: int) -> None:
         assert isinstance(node.target, ast.Name)
         element, count = found.element.name, found.count
         if element in names.WIDE:
-            self.no(node.annotation, f"an array of a kernel's own has elements of {names.WIDE[element]}, not {element}")
+            self.no(node.annotation, f"a private array has elements of {names.WIDE[element]}, not {element}")
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             self.no(node.annotation, f"an array has a whole number of elements, not {count!r}")
         if node.value is not None:
-            self.no(node.value, "an array starts with zeros; give values to its elements")
+            self.no(node.value, "an array starts as zeros; assign to its elements")
         own = self.fresh(node.target.id)
         array = Array(own, element, "private")
         array.count = count  # type: ignore[attr-defined]
@@ -928,9 +929,9 @@ class Body:
             loaded = ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
             for inner in ast.walk(target.slice):
                 if isinstance(inner, ast.Call) and self.called(inner.func)[0] in ATOMICS:
-                    self.no(inner, "this acts, and the index is read twice; give its value to a variable first")
+                    self.no(inner, "the index is evaluated twice and has a side effect; assign its value to a variable first")
         else:
-            self.no(target, "values are given to variables and to elements of arrays")
+            self.no(target, "only variables and elements of arrays can be assigned")
         value = self.combined(node.op, self.value(loaded), self.value(node.value), loaded, node.value, node)
         self.assign(target, value, node, depth)
 
@@ -944,17 +945,17 @@ class Body:
 
     def do_While(self, node: ast.While, depth: int) -> None:
         if node.orelse:
-            self.no(node.orelse[0], "a loop of a kernel has no `else`")
+            self.no(node.orelse[0], "a loop in a kernel has no `else`")
         self.line(depth, f"while {self.truth(node.test).text} {{", node.test)
         self.block(node.body, depth + 1)
         self.line(depth, "}", node)
 
     def do_For(self, node: ast.For, depth: int) -> None:
         if node.orelse:
-            self.no(node.orelse[0], "a loop of a kernel has no `else`")
+            self.no(node.orelse[0], "a loop in a kernel has no `else`")
         over, target = node.iter, node.target
         if not isinstance(over, ast.Call) or self.outside(over.func) is not range:
-            self.no(over, "a loop of a kernel is over `range(...)`")
+            self.no(over, "a loop in a kernel is over `range(...)`")
         if not isinstance(target, ast.Name):
             self.no(target, "a loop has one variable")
         if over.keywords or not 1 <= len(over.args) <= 3:
@@ -964,10 +965,10 @@ class Body:
         if len(values) == 1:
             values, sides = [Value("", None, 0), values[0]], [over, sides[0]]
         if len(values) == 3 and values[2].ty is None and values[2].number == 0:
-            self.no(sides[2], "the step of a range is not zero")
+            self.no(sides[2], "the step of a range must not be zero")
         ty = next((value.ty for value in values if value.ty is not None), None) or Ty(kind="int")
         if ty.root().kind != "int":
-            self.no(over, f"`range` is of whole numbers, not {ty}")
+            self.no(over, f"`range` takes whole numbers, not {ty}")
         texts = [self.typed(value, ty, side).text for value, side in zip(values, sides)]
         step = texts[2] if len(texts) == 3 else self.typed(Value("", None, 1), ty, over).text
         name = target.id
@@ -1003,10 +1004,10 @@ class Body:
                     continue
                 if isinstance(piece, ast.FormattedValue):
                     if piece.conversion != -1 or piece.format_spec is not None:
-                        self.no(piece, "values are shown as they are; leave the format out")
+                        self.no(piece, "messages have no format specifications; remove it")
                     piece = piece.value
                 value = self.settled(self.value(piece), piece)
-                values.append(self.pure(piece, value, "what a message shows may not").text)
+                values.append(self.pure(piece, value, "a message must not have one").text)
                 word += "{}"
             words.append(word)
         if len(values) > 16:
@@ -1031,12 +1032,12 @@ class Body:
             self.counted("trap", inner, 1)
             code = self.value(inner.args[0]).number
             if not isinstance(code, int) or not 0 <= code < 2**32:
-                self.no(inner.args[0], "a trap has a number from 0 to 4294967295 that stands there")
+                self.no(inner.args[0], "a trap takes a constant from 0 to 4294967295")
             self.line(depth, f"trap {code}", node)
         else:
             value = self.value(inner)
             if not value.acts:
-                self.no(node, "this has no effect; give its value to a variable")
+                self.no(node, "this has no effect; assign its value to a variable")
             self.line(depth, value.text, node)
 
     # Complete bodies.
@@ -1049,7 +1050,7 @@ class Body:
         )
         self.block(self.statements, 0)
         if not _returns(self.statements):
-            self.no(self.statements[-1], f"the function gives {result}; return a value on every path")
+            self.no(self.statements[-1], f"the function returns {result}; return a value on every path")
         # The text requires a value at the end, which is never reached.
         self.line(0, spelt(0, result), node)
         head = (f"fn {name}({shown}) -> {result} {{", self.source, node)
@@ -1090,7 +1091,8 @@ def _called(node: ast.AST) -> str:
 
 
 def _a(found: Any) -> str:
-    return f"a {type(found).__name__}"
+    name = type(found).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
 def _quoted(text: str) -> str:
@@ -1134,14 +1136,14 @@ def _evaluated(source: Source, node: ast.expr, around: dict[str, Any]) -> Any:
         try:
             text = ast.parse(node.value, mode="eval").body
         except SyntaxError:
-            refuse(source, node, "this is no type")
+            refuse(source, node, "this is not a type")
         node = ast.copy_location(text, node)
     expression = ast.Expression(node)
     ast.fix_missing_locations(expression)
     try:
         found = eval(compile(expression, source.file, "eval"), {**names.__dict__, **around})
     except Exception as error:
-        refuse(source, node, f"this is no type that kernels know: {error}")
+        refuse(source, node, f"this is not a type that kernels know: {error}")
     return names.bool_ if found is bool else found
 
 
@@ -1150,9 +1152,9 @@ def _plain_arguments(source: Source) -> list[ast.arg]:
     odd = [*arguments.posonlyargs, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
     found = next((argument for argument in odd if argument is not None), None)
     if found is not None:
-        refuse(source, found, "parameters are given by position")
+        refuse(source, found, "parameters must be positional")
     if arguments.defaults:
-        refuse(source, arguments.defaults[0], "a parameter has no default here")
+        refuse(source, arguments.defaults[0], "a parameter cannot have a default")
     return arguments.args
 
 
@@ -1243,7 +1245,7 @@ class _Kernel:
         if access in ("uniform", "workgroup"):
             fits = len(further) == 1 and isinstance(further[0], int) and further[0] > 0
             if not fits:
-                refuse(source, argument, "this kind of memory has a number of elements: `Shared[f32, 64]`")
+                refuse(source, argument, "this kind of memory needs a number of elements: `Shared[f32, 64]`")
             self.declared.append(f"{text}: {access} {element}[{further[0]}]")
             return
         if access == "output":
@@ -1252,7 +1254,7 @@ class _Kernel:
         count = ""
         if further:
             if len(further) != 1 or not isinstance(further[0], int) or further[0] < 1:
-                refuse(source, argument, "a parameter that is read has an element type and perhaps a number of elements")
+                refuse(source, argument, "a parameter that is read takes an element type and optionally a number of elements")
             count = str(further[0])
         self.declared.append(f"{text}: {access} {element}[{count}]")
         if name in self.two:
@@ -1271,7 +1273,7 @@ class _Kernel:
             array.axes = rows, columns
             return f"[{rows} * {columns}]"
         if name in self.two and not further:
-            refuse(source, argument, 'a result of two axes needs a shape: `Out[f32, "x"]`, `Out[f32, "height", "width"]`')
+            refuse(source, argument, 'a result with two axes needs a shape: `Out[f32, "x"]`, `Out[f32, "height", "width"]`')
         if not further:
             return "[]"
         like = further[0]
@@ -1279,7 +1281,7 @@ class _Kernel:
             if name in self.two:
                 other = self.arrays.get(like)
                 if other is None or other.axes is None:
-                    refuse(source, argument, f"`{like}` is a parameter before `{name}` that is read and has two axes")
+                    refuse(source, argument, f"`{like}` must be a read parameter with two axes, declared before `{name}`")
                 array.axes = other.axes
             return f"[] len_of {plain(like)}"
         if name in self.two:
@@ -1295,7 +1297,7 @@ class _Kernel:
         try:
             tree = ast.parse(size, mode="eval")
         except SyntaxError:
-            refuse(self.source, argument, f"`{size}` is no expression")
+            refuse(self.source, argument, f"`{size}` is not an expression")
 
         class Fill(ast.NodeTransformer):
             def visit_Call(inner, node: ast.Call) -> ast.AST:
@@ -1354,7 +1356,7 @@ def _shown(origin: Origin, error: ProgramError) -> ProgramError:
 def kernel(function: Any, over: Any = None, workgroup: Any = None) -> Any:
     """Makes a kernel from a typed function."""
     if not isinstance(function, FunctionType):
-        raise ArgumentError(f"a kernel is made of text or of a function, not of {_a(function)}")
+        raise ArgumentError(f"a kernel is made from text or a function, not from {_a(function)}")
     made = _Kernel(function, over, workgroup)
     result = _checked(made.lines, made.unit, made.axes)
     result.__doc__ = function.__doc__
@@ -1365,7 +1367,7 @@ def kernel(function: Any, over: Any = None, workgroup: Any = None) -> Any:
 def func(function: Any) -> Func:
     """Makes a function that kernels can call. It is translated once now, so that faults are reported at its definition."""
     if not isinstance(function, FunctionType):
-        raise ArgumentError(f"only a function can be called by kernels, not {_a(function)}")
+        raise ArgumentError(f"kernels can call only functions, not {_a(function)}")
     made = Func(function)
     function_text(made)
     return made
@@ -1501,5 +1503,5 @@ def _is_number(argument: Any) -> bool:
 def elementwise(function: Any) -> Elementwise:
     """Makes a function that applies to arrays."""
     if not isinstance(function, FunctionType):
-        raise ArgumentError(f"only a function can be called on elements, not {_a(function)}")
+        raise ArgumentError(f"only a function can be applied to elements, not {_a(function)}")
     return Elementwise(function)

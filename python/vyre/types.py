@@ -117,7 +117,7 @@ def misfit(value: Number, name: str) -> Optional[str]:
     """Why a number does not fit that type."""
     if name in INTEGERS:
         if isinstance(value, float):
-            return f"{value} is no whole number, and {name} is wanted here; convert one of them"
+            return f"expected {name}, but {value} is not a whole number; convert one of them"
         low, high = limits(name)
         if not low <= value <= high:
             return f"{value} does not fit {name}, which it meets here; convert what it meets"

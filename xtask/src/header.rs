@@ -175,7 +175,7 @@ fn comment(to: &mut String, indent: &str, attrs: &[Attribute]) {
     let text = text.join(" ");
     let mut line = format!("{indent}/**");
     for word in text.split_whitespace() {
-        if line.len() + word.len() + 1 > 108 {
+        if line.len() + word.len() + 1 > 97 {
             let _ = writeln!(to, "{line}");
             line = format!("{indent} *");
         }

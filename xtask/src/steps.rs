@@ -9,7 +9,7 @@ use vyre_foundation::ir::{Access, DataType, ValueType};
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::optimize::{Assume, Schedule, optimize};
 use vyre_foundation::text;
-use vyre_reference::{Options, run as interpret};
+use vyre_reference::{RunOptions, run as interpret};
 
 /// A kernel's file, the values of its uniforms in order, and the number of elements of its inputs
 /// sized at run time.
@@ -95,7 +95,7 @@ fn timed(kernel: &Kernel, schedule: &Schedule) -> (Kernel, Duration) {
 
 fn steps(kernel: &Kernel, inputs: &[Vec<u8>]) -> Result<(u64, Vec<Vec<u8>>), String> {
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-    let done = interpret(kernel, &inputs, &Options::default()).map_err(|error| error.to_string())?;
+    let done = interpret(kernel, &inputs, &RunOptions::default()).map_err(|error| error.to_string())?;
     Ok((done.steps, done.outputs))
 }
 

@@ -3,19 +3,20 @@
  *
  * This file is generated from crates/vyre-c by `cargo xtask docs`. docs/c.md explains it.
  *
- * Failure. Most functions give a `vyre_status`: `VYRE_OK`, which is 0, or what kept them from being done.
- * `vyre_error_text` then says what went wrong. A function that fails writes nothing through its pointers,
- * but a call that failed may have written memory that was given to it for writing.
+ * Errors. Most functions return a `vyre_status`: `VYRE_OK`, which is 0, or an error, which
+ * `vyre_error_text` describes. A function that fails writes nothing through its pointers, but a
+ * call that failed may have written to the memory of its arguments.
  *
- * Handles. Runtimes, routines, arrays and reports are handles. Each is freed once, by its own function. A
- * handle that was freed, or never was one, gives `VYRE_HANDLE` and does no harm. Freeing null does nothing.
+ * Handles. Runtimes, routines, arrays and reports are handles. Free each once, with its own
+ * function. A handle that was freed or never valid results in `VYRE_HANDLE` and does no harm.
+ * Freeing null does nothing.
  *
- * Threads. Every function may be called from every thread at any time, on the same handles too. An object
- * that is freed while another thread uses it goes when that use ends. What must not happen at once is
- * what C forbids anyway: memory given to a call for writing must not be read or written elsewhere until
- * the call returns, nor memory given for reading be written. `vyre_error_text` tells of its own thread alone.
+ * Threads. Any thread may call any function at any time, with the same handles too. An object
+ * freed while another thread uses it is destroyed when that use ends. As everywhere in C, data
+ * races are forbidden: until a call returns, nothing else may access the memory that it writes, or
+ * write the memory that it reads. `vyre_error_text` is per thread.
  *
- * Text is UTF-8 and ends with a zero byte.
+ * Strings are UTF-8 and end with a zero byte.
  */
 #ifndef VYRE_H
 #define VYRE_H
@@ -27,46 +28,47 @@
 extern "C" {
 #endif
 
-/** What a function came to: `VYRE_OK`, or what kept it from being done. Numbers never change their meaning. */
+/** The result of a function: `VYRE_OK` or an error. A number never changes its meaning. */
 typedef int32_t vyre_status;
 /** Opens backends and runs kernels. Use one for the whole program, from any number of threads. */
 typedef struct vyre_runtime_handle *vyre_runtime;
-/** Memory that stays on a backend between calls of the runtime that it was made with. */
+/** Memory that stays on a backend between calls. It belongs to the runtime that it was made
+ * with. */
 typedef struct vyre_array_handle *vyre_array;
 /** The type of an element. */
 typedef uint32_t vyre_type;
 /** What a call may do with the memory of an argument. */
 typedef uint32_t vyre_access;
-/** What a finished call came to: which backend ran it, why, and how long it took. */
+/** Facts about a finished call: which backend ran it, why, and how long it took. */
 typedef struct vyre_report_handle *vyre_report;
 /** A program loaded into a runtime. Call it from any number of threads. */
 typedef struct vyre_routine_handle *vyre_routine;
-/** Whether another backend may do the work if the chosen one cannot. */
+/** Whether another backend may run the call if the selected one cannot. */
 typedef uint32_t vyre_fallback;
 
 /** Done. */
 #define VYRE_OK 0
-/** Anything that no other status describes. */
+/** An error that no other status describes. */
 #define VYRE_OTHER 1
 /** The device has no memory left for a buffer or a kernel. */
 #define VYRE_DEVICE_OUT_OF_MEMORY 2
-/** The backend or its device lacks something that was asked of it. */
+/** The backend or its device lacks a feature that the program or the call needs. */
 #define VYRE_UNSUPPORTED_FEATURE 3
 /** The device's own compiler refused the kernel. */
 #define VYRE_KERNEL_COMPILE_FAILED 4
-/** A launch did not complete. Memory given for writing has unspecified contents. */
+/** A launch did not complete. The contents of memory that it writes are unspecified. */
 #define VYRE_DISPATCH_FAILED 5
-/** The program or the arguments of a call break a rule; the text names every fault. */
+/** The program or the arguments of a call break a rule; `vyre_error_text` lists every fault. */
 #define VYRE_INVALID_PROGRAM 6
 /** The kernel reached a `trap`. */
 #define VYRE_TRAPPED 7
 /** The call ran past its timeout and was ended. */
 #define VYRE_TIMEOUT 8
-/** The device was reset, removed or taken away. */
+/** The device was reset or removed. */
 #define VYRE_DEVICE_LOST 9
-/** No backend of this name is part of the library. */
+/** The library has no backend of this name. */
 #define VYRE_NOT_LINKED 10
-/** Two backends have one name. */
+/** Two backends have the same name. */
 #define VYRE_DUPLICATE_BACKEND 11
 /** No backend can be used. */
 #define VYRE_NO_USABLE_BACKEND 12
@@ -74,19 +76,19 @@ typedef uint32_t vyre_fallback;
 #define VYRE_ASSERT_FAILED 13
 /** The call was cancelled. */
 #define VYRE_CANCELLED 14
-/** A table of what was learnt could not be written. */
+/** A table could not be written. */
 #define VYRE_TABLE_FAILED 15
-/** A pointer is null that must not be. */
+/** A pointer that must not be null is null. */
 #define VYRE_NULL 101
-/** A handle was freed before, is of another kind, or never was one. */
+/** A handle was already freed, is of another kind, or was never valid. */
 #define VYRE_HANDLE 102
-/** An argument is no text in UTF-8, no element type, too long, or overlaps another one. */
+/** An argument is not UTF-8, is not an element type, is too long, or overlaps another argument. */
 #define VYRE_ARGUMENT 103
-/** The header and the library are of different versions of the interface. */
+/** The header and the library have different versions of the interface. */
 #define VYRE_ABI 104
-/** A fault of the library itself, which it survived. Please report it. */
+/** An internal error of the library, which remains usable. Please report it. */
 #define VYRE_PANIC 105
-/** The version of the interface that this header is of; `vyre_runtime_new` checks it. */
+/** The version of the interface that this header declares; `vyre_runtime_new` checks it. */
 #define VYRE_ABI_VERSION 1
 /** One byte, 0 or 1. */
 #define VYRE_BOOL 1
@@ -118,202 +120,207 @@ typedef uint32_t vyre_fallback;
 #define VYRE_READ 0
 /** The call may read and write it. */
 #define VYRE_WRITE 1
-/** As usual: a routed call may, one on a named backend may not. */
+/** The default: yes for a routed call, no for a call on a named backend. */
 #define VYRE_FALLBACK_USUAL 0
-/** No: the error is the caller's. */
+/** No: the caller gets the error. */
 #define VYRE_FALLBACK_FORBID 1
 /** Yes, with a warning in the log. */
 #define VYRE_FALLBACK_WARN 2
 /** Yes; memory that is read and written is saved before each launch. */
 #define VYRE_FALLBACK_ALLOW 3
 
-/** Options for a runtime. Set all to zero first (`vyre_runtime_options options = {0};`): zero means the
- * usual. */
+/** Options for a runtime. Set all to zero first (`vyre_runtime_options options = {0};`): zero
+ * selects the default. */
 typedef struct vyre_runtime_options {
     /** The backends to use, separated by commas, as in "cpu,wgpu"; null for all. */
     const char *backends;
-    /** The folder that what is learnt is kept in; null for the user's own. */
+    /** The folder of the tables, which hold what vyre measured; null for the user's folders. */
     const char *tables;
-    /** Not zero keeps what is learnt in memory only. */
+    /** Nonzero keeps the tables in memory only. */
     uint32_t without_tables;
-    /** Not zero lets only verified rows of the routing table decide. */
+    /** Nonzero routes by verified rows of the routing table only. */
     uint32_t frozen;
-    /** Hears what kernels print, on the thread that made the call; null for nobody. It must not make calls
-     * itself. */
+    /** Receives what kernels print, on the thread that made the call; null discards it. It must
+     * not make calls itself. */
     void (*print)(const char *message, void *context);
-    /** Given to `print` as it is. */
+    /** Passed to `print` unchanged. */
     void *context;
 } vyre_runtime_options;
 
-/** One argument of a call: memory for the buffer of that name. `vyre_in`, `vyre_out` and `vyre_on_device`
- * make them. */
+/** An argument of a call: memory for the buffer of that name. Made by `vyre_in`, `vyre_out` and
+ * `vyre_on_device`. */
 typedef struct vyre_argument {
     /** The buffer's name in the kernel. */
     const char *name;
-    /** The elements, in the machine's own byte order; null only where there are none, or where `array` is
-     * set. */
+    /** The elements, in native byte order; null only if there are none or `array` is set. */
     void *data;
-    /** How many elements there are. */
+    /** The number of elements. */
     size_t count;
     /** The type of an element. */
     vyre_type type;
     /** Whether the call may write them. */
     vyre_access access;
-    /** A device array, instead of memory; null for none. */
+    /** A device array, used instead of memory; null for none. */
     vyre_array array;
 } vyre_argument;
 
 /** The numbers of a report. */
 typedef struct vyre_measures {
-    /** How many elements the call was over. */
+    /** The number of elements that the call was over. */
     uint64_t elements;
-    /** How many nanoseconds it took, transfers included. */
+    /** The time of the call in nanoseconds, transfers included. */
     uint64_t wall_ns;
-    /** How many nanoseconds the kernel ran on the device; 0 where the device did not tell. */
+    /** The time of the kernel on the device in nanoseconds; 0 if the device did not report it. */
     uint64_t device_ns;
-    /** How many messages it printed. */
+    /** The number of messages that it printed. */
     uint64_t prints;
 } vyre_measures;
 
-/** Another value for a constant of a program's text. */
+/** A new value for a constant of a program's text. */
 typedef struct vyre_constant {
     /** The constant's name. */
     const char *name;
-    /** Its value, as a text such as "16" or "0.5". */
+    /** Its value as text, such as "16" or "0.5". */
     const char *value;
 } vyre_constant;
 
-/** Options for a call. Set all to zero first (`vyre_options options = {0};`): zero means the usual. */
+/** Options for a call. Set all to zero first (`vyre_options options = {0};`): zero selects the
+ * default. */
 typedef struct vyre_options {
-    /** The backend to run on, and no other; null to have the call routed. */
+    /** The only backend to run on; null routes the call. */
     const char *backend;
-    /** How many nanoseconds the call may take; 0 for no limit. */
+    /** The time limit of the call in nanoseconds; 0 for no limit. */
     uint64_t timeout_ns;
-    /** How many invocations run on each axis; all 0 for the program's own domain, else a 0 stands for 1. */
+    /** The number of invocations on each axis, where 0 means 1; all 0 for the program's own
+     * domain. */
     uint32_t domain[3];
-    /** Whether another backend may do the work. */
+    /** Whether another backend may run the call. */
     vyre_fallback fallback;
-    /** Not zero leaves the program's asserts out. */
+    /** Nonzero disables the program's asserts. */
     uint32_t without_asserts;
 } vyre_options;
 
-/** What went wrong in the last function that failed on this thread, as a text; empty if none has. It is
- * valid until another function fails on this thread, and not to be freed. */
+/** The error message of the last function that failed on this thread; empty if none failed. It
+ * is valid until another function fails on this thread; do not free it. */
 const char *vyre_error_text(void);
 
-/** What to do about the last failure on this thread, as a text; null where that is not known. It is valid
- * as long as `vyre_error_text`. */
+/** A suggested fix for the last failure on this thread; null if none is known. It is valid as
+ * long as `vyre_error_text`. */
 const char *vyre_error_fix(void);
 
-/** The name of a status, such as "VYRE_TIMEOUT". It is never freed. */
+/** The name of a status, such as "VYRE_TIMEOUT". Do not free it. */
 const char *vyre_status_name(vyre_status status);
 
-/** Frees a text that a function gave through a `char **`. Null is ignored; a text that was freed before, or
- * any other pointer, is an error. */
+/** Frees a string that a function returned through a `char **`. Null is ignored; a string that
+ * was already freed, or any other pointer, is an error. */
 vyre_status vyre_text_free(char *text);
 
-/** The version of the library, such as "0.2.0". It is never freed. */
+/** The version of the library, such as "0.2.0". Do not free it. */
 const char *vyre_version(void);
 
-/** The version of the interface that the library has; a header with another `VYRE_ABI_VERSION` does not fit
- * it. */
+/** The interface version of the library; a header with another `VYRE_ABI_VERSION` is
+ * incompatible. */
 uint32_t vyre_abi_version(void);
 
-/** Makes a runtime; `vyre_runtime_new` calls this with the header's version. Opens every backend that is
- * there, and checks that its results are right. */
+/** Creates a runtime; `vyre_runtime_new` calls this with the header's version. It opens every
+ * available backend and checks its results. */
 vyre_status vyre_runtime_open(uint32_t abi, const vyre_runtime_options *options, vyre_runtime *runtime);
 
-/** Ends a runtime and writes what was learnt. What was loaded into it stays usable until it is freed
- * itself. Null is left alone. */
+/** Frees a runtime and saves its tables. Routines and arrays made with it stay usable until they
+ * are freed themselves. Null is ignored. */
 vyre_status vyre_runtime_free(vyre_runtime runtime);
 
-/** Waits until nothing is being done in the background: drivers met, results verified, code compared. */
+/** Waits until all background work is done: opening and certifying drivers, verifying results,
+ * comparing code. */
 vyre_status vyre_runtime_settle(vyre_runtime runtime);
 
-/** Gives the backends that calls are routed to, one per line, and behind them those that are not used, with
- * the reason. Free the text with `vyre_text_free`. */
+/** Returns the backends that calls are routed to, one per line, followed by those that are not
+ * used, with the reason. Free the string with `vyre_text_free`. */
 vyre_status vyre_runtime_backends(vyre_runtime runtime, char **text);
 
-/** Makes a device array with these contents; all zeros if `contents` is null. */
+/** Creates a device array with these contents; all zeros if `contents` is null. */
 vyre_status vyre_array_new(vyre_runtime runtime, vyre_type type, size_t count, const void *contents, vyre_array *array);
 
-/** Frees a device array. A call on it that is under way on another thread goes on to its end. Null is left
- * alone. */
+/** Frees a device array. A call that uses it on another thread completes first. Null is ignored. */
 vyre_status vyre_array_free(vyre_array array);
 
-/** Copies elements out of a device array, from the one at `first` on. */
+/** Copies elements out of a device array, starting at index `first`. */
 vyre_status vyre_array_read(vyre_array array, size_t first, size_t count, void *to);
 
-/** Replaces elements of a device array, from the one at `first` on. */
+/** Replaces elements of a device array, starting at index `first`. */
 vyre_status vyre_array_write(vyre_array array, size_t first, size_t count, const void *from);
 
-/** Gives how many elements a device array has, and their type. Either pointer may be null. */
+/** Returns the number of elements of a device array, and their type. Either pointer may be null. */
 vyre_status vyre_array_shape(vyre_array array, size_t *count, vyre_type *type);
 
-/** Gives a report as one line to read. Free it with `vyre_text_free`. */
+/** Returns the report as one line of text. Free it with `vyre_text_free`. */
 vyre_status vyre_report_text(vyre_report report, char **text);
 
-/** Gives what the kernel printed, one message per line. Free it with `vyre_text_free`. */
+/** Returns what the kernel printed, one message per line. Free it with `vyre_text_free`. */
 vyre_status vyre_report_prints(vyre_report report, char **text);
 
-/** Gives the numbers of a report. */
+/** Returns the numbers of a report. */
 vyre_status vyre_report_measures(vyre_report report, vyre_measures *measures);
 
-/** The backend that ran the call; null if this is no report. The text is valid until the report is freed. */
+/** The backend that ran the call; null if the handle is not a report. The string is valid until
+ * the report is freed. */
 const char *vyre_report_backend(vyre_report report);
 
-/** Frees a report. Null is left alone. */
+/** Frees a report. Null is ignored. */
 vyre_status vyre_report_free(vyre_report report);
 
 /** Loads a program from its text. */
 vyre_status vyre_load(vyre_runtime runtime, const char *text, vyre_routine *routine);
 
-/** Loads a program from its text, with other values for its constants. */
+/** Loads a program from its text, with new values for its constants. */
 vyre_status vyre_load_with(vyre_runtime runtime, const char *text, const vyre_constant *constants, size_t count, vyre_routine *routine);
 
 /** Loads a program from bytes in the wire format, as `vyre emit --target wire` writes them. */
 vyre_status vyre_load_wire(vyre_runtime runtime, const void *bytes, size_t length, vyre_routine *routine);
 
-/** Frees a routine. A call of it that is under way on another thread goes on to its end. Null is left
- * alone. */
+/** Frees a routine. A call of it on another thread completes first. Null is ignored. */
 vyre_status vyre_routine_free(vyre_routine routine);
 
-/** Runs a program once and waits for it. Every buffer of the kernel is given by its name, in any order; in
- * the kernel's order it is fastest. `options` and `report` may be null. Memory is used where it is, not
- * copied; nobody else may write it, or read what the call writes, until this returns. */
+/** Runs a program once and waits for it. Each argument names a buffer of the kernel; any order
+ * works, the kernel's order is fastest. `options` and `report` may be null. Memory is used in
+ * place, not copied: until this returns, nothing else may write it or read what the call writes. */
 vyre_status vyre_run(vyre_routine routine, const vyre_argument *arguments, size_t count, const vyre_options *options, vyre_report *report);
 
-/** Explains as text where a call over this many elements would go, and why. Free it with `vyre_text_free`. */
+/** Explains which backend would run a call over this many elements, and why. Free the text with
+ * `vyre_text_free`. */
 vyre_status vyre_explain(vyre_routine routine, uint64_t elements, char **text);
 
-/** Gives the same as JSON. */
+/** Returns the same explanation as JSON. */
 vyre_status vyre_explain_json(vyre_routine routine, uint64_t elements, char **text);
 
-/** Runs a ready op of the catalogue by its name: "sort.keys", "sort.pairs", "reduce.sum", "reduce.min",
- * "reduce.max", "dot", "argmax", "scan.inclusive", "scan.exclusive", "compact", "histogram", "transpose",
- * "softmax.rows" or "matmul". docs/c.md has the buffers of each. Otherwise as `vyre_run`. */
+/** Runs a ready op of the catalogue by its name: "sort.keys", "sort.pairs", "reduce.sum",
+ * "reduce.min", "reduce.max", "dot", "argmax", "scan.inclusive", "scan.exclusive", "compact",
+ * "histogram", "transpose", "softmax.rows" or "matmul". docs/c.md lists the buffers of each.
+ * Otherwise like `vyre_run`. */
 vyre_status vyre_run_op(vyre_runtime runtime, const char *op, const vyre_argument *arguments, size_t count, const vyre_options *options, vyre_report *report);
 
-/* Ready-made arguments. */
+/* Functions that make arguments. */
 
-/** Makes a runtime: all backends if `options` is null. It is `vyre_runtime_open` with the header's version. */
+/** Creates a runtime, with all backends if `options` is null: `vyre_runtime_open` with the
+ * header's version. */
 static inline vyre_status vyre_runtime_new(const vyre_runtime_options *options, vyre_runtime *runtime) {
     return vyre_runtime_open(VYRE_ABI_VERSION, options, runtime);
 }
 
-/** An argument that is only read: `vyre_in("x", x, 1000, VYRE_F32)`. A single value is one element. */
+/** An argument that the call reads: `vyre_in("x", x, 1000, VYRE_F32)`. A single value is one
+ * element. */
 static inline vyre_argument vyre_in(const char *name, const void *data, size_t count, vyre_type type) {
     vyre_argument argument = {name, (void *)data, count, type, VYRE_READ, NULL};
     return argument;
 }
 
-/** An argument that is written, and may be read: `vyre_out("y", y, 1000, VYRE_F32)`. */
+/** An argument that the call writes, and may read: `vyre_out("y", y, 1000, VYRE_F32)`. */
 static inline vyre_argument vyre_out(const char *name, void *data, size_t count, vyre_type type) {
     vyre_argument argument = {name, data, count, type, VYRE_WRITE, NULL};
     return argument;
 }
 
-/** An argument that is a device array, which the kernel may write. */
+/** A device array as an argument; the kernel may write it. */
 static inline vyre_argument vyre_on_device(const char *name, vyre_array array) {
     vyre_argument argument = {name, NULL, 0, 0, VYRE_WRITE, array};
     return argument;

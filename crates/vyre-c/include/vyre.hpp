@@ -1,6 +1,6 @@
 /*
- * vyre for C++17: what vyre.h has, with handles that free themselves, element types that the compiler
- * finds, and exceptions. docs/c.md explains it.
+ * vyre for C++17: the interface of vyre.h with RAII handles, deduced element types and exceptions.
+ * docs/c.md explains it.
  *
  *     vyre::runtime runtime;
  *     vyre::routine saxpy = runtime.load(text);
@@ -21,14 +21,14 @@
 
 namespace vyre {
 
-/** A function of vyre.h that failed: its status, and what it says. */
+/** The failure of a function of vyre.h: its status and message. */
 class error : public std::runtime_error {
   public:
     error(vyre_status status, const std::string &text, std::string fix)
         : std::runtime_error(text), status_(status), fix_(std::move(fix)) {}
 
     vyre_status status() const noexcept { return status_; }
-    /** What to do about it; empty where that is not known. */
+    /** A suggested fix; empty if none is known. */
     const std::string &fix() const noexcept { return fix_; }
 
   private:
@@ -36,7 +36,7 @@ class error : public std::runtime_error {
     std::string fix_;
 };
 
-/** Throws what the last function that failed on this thread says, unless all is well. */
+/** Throws the last error of this thread, unless the status is `VYRE_OK`. */
 inline void check(vyre_status status) {
     if (status != VYRE_OK) {
         const char *fix = vyre_error_fix();
@@ -48,7 +48,7 @@ namespace detail {
 
 template <typename T> struct always_false : std::false_type {};
 
-/** The element type of a number. */
+/** The element type of a C++ number type. */
 template <typename T> constexpr vyre_type type_of() {
     if constexpr (std::is_same_v<T, bool>) {
         static_assert(sizeof(bool) == 1, "elements of bool are bytes");
@@ -68,7 +68,7 @@ template <typename T> constexpr vyre_type type_of() {
     }
 }
 
-/** A handle that is freed at the end of its scope; moved, not copied. */
+/** A handle that its destructor frees; movable, not copyable. */
 template <typename Handle, vyre_status (*free_handle)(Handle)> class owned {
   public:
     owned() = default;
@@ -82,14 +82,14 @@ template <typename Handle, vyre_status (*free_handle)(Handle)> class owned {
     owned &operator=(const owned &) = delete;
     ~owned() { free_handle(handle_); }
 
-    /** The handle, for functions of vyre.h. It stays this object's. */
+    /** The handle, for functions of vyre.h. This object still owns it. */
     Handle get() const noexcept { return handle_; }
 
   protected:
     Handle handle_ = nullptr;
 };
 
-/** The text that a function gives, as a string. */
+/** The string that a function returns. */
 template <typename Function, typename... Arguments>
 std::string text_of(Function function, Arguments... arguments) {
     char *text = nullptr;
@@ -103,7 +103,7 @@ std::string text_of(Function function, Arguments... arguments) {
 
 } // namespace detail
 
-/** An argument of a call. A single value is kept in it; memory is only pointed to. */
+/** An argument of a call. It holds a single value, or a pointer to memory. */
 class argument {
   public:
     explicit argument(vyre_argument given) : given_(given) {}
@@ -117,7 +117,7 @@ class argument {
         return made;
     }
 
-    /** The argument as C has it; valid as long as this object is where it is. */
+    /** The argument for C; valid until this object is moved or destroyed. */
     vyre_argument get() const {
         vyre_argument given = given_;
         if (holds_) given.data = const_cast<unsigned char *>(bytes_);
@@ -130,42 +130,42 @@ class argument {
     bool holds_ = false;
 };
 
-/** A single value, such as a `f32 uniform`. */
+/** A single value, such as an `f32 uniform`. */
 template <typename T> argument value(const char *name, T number) {
     return argument::of_value<T>(name, number);
 }
 
-/** Memory that is only read. */
+/** Memory that the call reads. */
 template <typename T> argument in(const char *name, const T *data, std::size_t count) {
     return argument(vyre_in(name, data, count, detail::type_of<std::remove_cv_t<T>>()));
 }
 
-/** The elements of a vector, array or other container that are only read. */
+/** The elements of a vector, array or other container, which the call reads. */
 template <typename Container> auto in(const char *name, const Container &elements) -> decltype(in(name, elements.data(), elements.size())) {
     return in(name, elements.data(), elements.size());
 }
 
-/** The elements of an array of C's that are only read. */
+/** The elements of a C array, which the call reads. */
 template <typename T, std::size_t N> argument in(const char *name, const T (&elements)[N]) {
     return in(name, &elements[0], N);
 }
 
-/** Memory that is written. */
+/** Memory that the call writes. */
 template <typename T> argument out(const char *name, T *data, std::size_t count) {
     return argument(vyre_out(name, data, count, detail::type_of<T>()));
 }
 
-/** The elements of a container that are written. */
+/** The elements of a container, which the call writes. */
 template <typename Container> auto out(const char *name, Container &elements) -> decltype(out(name, elements.data(), elements.size())) {
     return out(name, elements.data(), elements.size());
 }
 
-/** The elements of an array of C's that are written. */
+/** The elements of a C array, which the call writes. */
 template <typename T, std::size_t N> argument out(const char *name, T (&elements)[N]) {
     return out(name, &elements[0], N);
 }
 
-/** What a call came to. */
+/** Facts about a finished call. */
 class report : public detail::owned<vyre_report, vyre_report_free> {
   public:
     using owned::owned;
@@ -200,7 +200,7 @@ template <typename T> class device_array : public detail::owned<vyre_array, vyre
         check(vyre_array_read(handle_, 0, contents.size(), contents.data()));
         return contents;
     }
-    /** Replaces elements, from the one at `first` on. */
+    /** Replaces elements, starting at index `first`. */
     void write(std::size_t first, const std::vector<T> &elements) {
         check(vyre_array_write(handle_, first, elements.size(), elements.data()));
     }
@@ -227,7 +227,7 @@ class routine : public detail::owned<vyre_routine, vyre_routine_free> {
         check(vyre_run(handle_, given.data(), given.size(), options, nullptr));
     }
 
-    /** Runs the program once, and tells what came of it. */
+    /** Runs the program once and returns its report. */
     template <typename... Arguments> report reported(const vyre_options *options, const Arguments &...arguments) const {
         const std::array<vyre_argument, sizeof...(Arguments)> given = {arguments.get()...};
         vyre_report made = nullptr;
@@ -235,7 +235,7 @@ class routine : public detail::owned<vyre_routine, vyre_routine_free> {
         return report(made);
     }
 
-    /** Why a call over so many elements would go where it would go. */
+    /** Explains which backend would run a call over this many elements, and why. */
     std::string explain(std::uint64_t elements) const {
         return detail::text_of(vyre_explain, handle_, elements);
     }

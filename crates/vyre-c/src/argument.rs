@@ -70,30 +70,29 @@ pub const VYRE_READ: vyre_access = 0;
 /// The call may read and write it.
 pub const VYRE_WRITE: vyre_access = 1;
 
-/// One argument of a call: memory for the buffer of that name. `vyre_in`, `vyre_out` and
-/// `vyre_on_device` make them.
+/// An argument of a call: memory for the buffer of that name. Made by `vyre_in`, `vyre_out` and
+/// `vyre_on_device`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct vyre_argument {
     /// The buffer's name in the kernel.
     pub name: *const c_char,
-    /// The elements, in the machine's own byte order; null only where there are none, or where
-    /// `array` is set.
+    /// The elements, in native byte order; null only if there are none or `array` is set.
     pub data: *mut c_void,
-    /// How many elements there are.
+    /// The number of elements.
     pub count: usize,
     /// The type of an element.
     pub type_: vyre_type,
     /// Whether the call may write them.
     pub access: vyre_access,
-    /// A device array, instead of memory; null for none.
+    /// A device array, used instead of memory; null for none.
     pub array: array::vyre_array,
 }
 
 /// Upper limit on arguments; more than any kernel has.
 const MAX_ARGUMENTS: usize = 1024;
 
-/// Arguments behind a pointer.
+/// The arguments at a pointer.
 ///
 /// # Safety
 /// The pointer is null, or points to `count` arguments.

@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use vyre::unstable::aliased;
 use vyre::{DataType, Resident};
 
-/// Memory that stays on a backend between calls of the runtime that it was made with.
+/// Memory that stays on a backend between calls. It belongs to the runtime that it was made with.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct vyre_array(pub *mut c_void);
@@ -49,10 +49,10 @@ fn length(element: DataType, count: usize) -> Result<usize, Fault> {
     length.ok_or_else(|| Fault::new(VYRE_ARGUMENT, format!("{count} elements are more than memory can hold")))
 }
 
-/// Makes a device array with these contents; all zeros if `contents` is null.
+/// Creates a device array with these contents; all zeros if `contents` is null.
 ///
 /// # Safety
-/// `contents` is null or has that many elements behind it; `array` is null or can be written.
+/// `contents` is null or points to that many elements; `array` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vyre_array_new(
     runtime: vyre_runtime,
@@ -86,8 +86,7 @@ pub unsafe extern "C" fn vyre_array_new(
     })
 }
 
-/// Frees a device array. A call on it that is under way on another thread goes on to its end. Null
-/// is left alone.
+/// Frees a device array. A call that uses it on another thread completes first. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_array_free(array: vyre_array) -> vyre_status {
     guarded(|| {
@@ -99,7 +98,7 @@ pub extern "C" fn vyre_array_free(array: vyre_array) -> vyre_status {
     })
 }
 
-/// Copies elements out of a device array, from the one at `first` on.
+/// Copies elements out of a device array, starting at index `first`.
 ///
 /// # Safety
 /// `to` is null or has room for that many elements.
@@ -123,10 +122,10 @@ pub unsafe extern "C" fn vyre_array_read(
     })
 }
 
-/// Replaces elements of a device array, from the one at `first` on.
+/// Replaces elements of a device array, starting at index `first`.
 ///
 /// # Safety
-/// `from` is null or has that many elements behind it.
+/// `from` is null or points to that many elements.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vyre_array_write(
     array: vyre_array,
@@ -160,7 +159,7 @@ fn stretch(held: &Held, first: usize, count: usize, memory: *const c_void) -> Re
     Ok((first * held.element.size(), count * held.element.size()))
 }
 
-/// Gives how many elements a device array has, and their type. Either pointer may be null.
+/// Returns the number of elements of a device array, and their type. Either pointer may be null.
 ///
 /// # Safety
 /// `count` and `type` are null or can be written.

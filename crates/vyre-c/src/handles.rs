@@ -27,7 +27,7 @@ const GENERATION: usize = DYING << 1;
 /// In a handle, the index occupies the bits of the flags and users.
 const INDEX: usize = GENERATION - 1;
 
-struct Slot {
+struct HandleSlot {
     state: AtomicUsize,
     /// Written only by the thread that took the slot from the free list, or that ended its
     /// generation.
@@ -36,10 +36,10 @@ struct Slot {
 
 // SAFETY: the object is shared only while the state has `ALIVE` and counts a user, and objects are
 // `Send` and `Sync`.
-unsafe impl Sync for Slot {}
+unsafe impl Sync for HandleSlot {}
 
 /// Slots in chunks, each twice as long as the one before, so that no slot ever moves.
-static CHUNKS: [OnceLock<Box<[Slot]>>; CHUNK_COUNT] = [const { OnceLock::new() }; CHUNK_COUNT];
+static CHUNKS: [OnceLock<Box<[HandleSlot]>>; CHUNK_COUNT] = [const { OnceLock::new() }; CHUNK_COUNT];
 const CHUNK_COUNT: usize = (usize::BITS * 3 / 8) as usize;
 const FIRST_CHUNK: usize = 64;
 
@@ -57,7 +57,7 @@ fn chunk_of(index: usize) -> (usize, usize) {
     (chunk as usize, place - (FIRST_CHUNK << chunk))
 }
 
-fn slot(index: usize) -> Option<&'static Slot> {
+fn slot(index: usize) -> Option<&'static HandleSlot> {
     let (chunk, place) = chunk_of(index);
     CHUNKS.get(chunk)?.get()?.get(place)
 }
@@ -77,7 +77,7 @@ pub(crate) fn insert(object: impl Any + Send + Sync) -> Result<usize, Fault> {
     };
     drop(free);
     let (chunk, place) = chunk_of(index);
-    let fresh = || Slot { state: AtomicUsize::new(GENERATION), object: UnsafeCell::new(None) };
+    let fresh = || HandleSlot { state: AtomicUsize::new(GENERATION), object: UnsafeCell::new(None) };
     let slot = &CHUNKS[chunk].get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| fresh()).collect())[place];
     // SAFETY: the slot came from the free list, so no other thread reaches its object.
     unsafe { *slot.object.get() = Some(Box::new(object)) };
@@ -87,7 +87,7 @@ pub(crate) fn insert(object: impl Any + Send + Sync) -> Result<usize, Fault> {
 
 /// Object in use, which lives at least as long as this.
 pub(crate) struct Use {
-    slot: &'static Slot,
+    slot: &'static HandleSlot,
     index: usize,
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn free(handle: usize) -> bool {
 }
 
 #[inline]
-fn leave(slot: &'static Slot, index: usize) {
+fn leave(slot: &'static HandleSlot, index: usize) {
     let state = slot.state.fetch_sub(1, Ordering::AcqRel);
     if state & DYING != 0 && state & USERS == 1 {
         end(slot, index, state);
@@ -143,7 +143,7 @@ fn leave(slot: &'static Slot, index: usize) {
 /// Ends a generation without users. If another thread looked at the slot in the meantime, that
 /// thread does it instead.
 #[cold]
-fn end(slot: &'static Slot, index: usize, last: usize) {
+fn end(slot: &'static HandleSlot, index: usize, last: usize) {
     let (dying, next) = (last - 1, (last & !INDEX).wrapping_add(GENERATION));
     // A null handle is never issued.
     let next = if next == 0 { GENERATION } else { next };

@@ -187,8 +187,8 @@ fn key(element: DataType) -> Key {
 
 /// Runs a ready op of the catalogue by its name: "sort.keys", "sort.pairs", "reduce.sum",
 /// "reduce.min", "reduce.max", "dot", "argmax", "scan.inclusive", "scan.exclusive", "compact",
-/// "histogram", "transpose", "softmax.rows" or "matmul". docs/c.md has the buffers of each.
-/// Otherwise as `vyre_run`.
+/// "histogram", "transpose", "softmax.rows" or "matmul". docs/c.md lists the buffers of each.
+/// Otherwise like `vyre_run`.
 ///
 /// # Safety
 /// As for `vyre_run`; `op` is null or ends with a zero byte.

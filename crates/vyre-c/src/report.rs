@@ -6,7 +6,7 @@ use crate::text::{self, visible};
 use std::ffi::{CString, c_char, c_void};
 use vyre::Report;
 
-/// What a finished call came to: which backend ran it, why, and how long it took.
+/// Facts about a finished call: which backend ran it, why, and how long it took.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct vyre_report(pub *mut c_void);
@@ -15,13 +15,13 @@ pub struct vyre_report(pub *mut c_void);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct vyre_measures {
-    /// How many elements the call was over.
+    /// The number of elements that the call was over.
     pub elements: u64,
-    /// How many nanoseconds it took, transfers included.
+    /// The time of the call in nanoseconds, transfers included.
     pub wall_ns: u64,
-    /// How many nanoseconds the kernel ran on the device; 0 where the device did not tell.
+    /// The time of the kernel on the device in nanoseconds; 0 if the device did not report it.
     pub device_ns: u64,
-    /// How many messages it printed.
+    /// The number of messages that it printed.
     pub prints: u64,
 }
 
@@ -55,7 +55,7 @@ fn held(used: &Use) -> Result<(&Report, &CString), Fault> {
     Ok((&held.report, &held.backend))
 }
 
-/// Gives a report as one line to read. Free it with `vyre_text_free`.
+/// Returns the report as one line of text. Free it with `vyre_text_free`.
 ///
 /// # Safety
 /// `text` is null or can be written.
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn vyre_report_text(report: vyre_report, text: *mut *mut c
     guarded(|| unsafe { shown(report, text, |report| report.to_string()) })
 }
 
-/// Gives what the kernel printed, one message per line. Free it with `vyre_text_free`.
+/// Returns what the kernel printed, one message per line. Free it with `vyre_text_free`.
 ///
 /// # Safety
 /// `text` is null or can be written.
@@ -97,7 +97,7 @@ unsafe fn shown(
     unsafe { text::give(text, &show(report)) }
 }
 
-/// Gives the numbers of a report.
+/// Returns the numbers of a report.
 ///
 /// # Safety
 /// `measures` is null or can be written.
@@ -125,8 +125,8 @@ pub unsafe extern "C" fn vyre_report_measures(
     })
 }
 
-/// The backend that ran the call; null if this is no report. The text is valid until the report is
-/// freed.
+/// The backend that ran the call; null if the handle is not a report. The string is valid until the
+/// report is freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_report_backend(report: vyre_report) -> *const c_char {
     let mut name = std::ptr::null();
@@ -138,7 +138,7 @@ pub extern "C" fn vyre_report_backend(report: vyre_report) -> *const c_char {
     name
 }
 
-/// Frees a report. Null is left alone.
+/// Frees a report. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_report_free(report: vyre_report) -> vyre_status {
     guarded(|| {

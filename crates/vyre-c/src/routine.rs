@@ -16,39 +16,39 @@ use vyre::{Call, Constants, Fallback, Program, Routine};
 #[derive(Clone, Copy)]
 pub struct vyre_routine(pub *mut c_void);
 
-/// Another value for a constant of a program's text.
+/// A new value for a constant of a program's text.
 #[repr(C)]
 pub struct vyre_constant {
     /// The constant's name.
     pub name: *const c_char,
-    /// Its value, as a text such as "16" or "0.5".
+    /// Its value as text, such as "16" or "0.5".
     pub value: *const c_char,
 }
 
-/// Whether another backend may do the work if the chosen one cannot.
+/// Whether another backend may run the call if the selected one cannot.
 pub type vyre_fallback = u32;
-/// As usual: a routed call may, one on a named backend may not.
+/// The default: yes for a routed call, no for a call on a named backend.
 pub const VYRE_FALLBACK_USUAL: vyre_fallback = 0;
-/// No: the error is the caller's.
+/// No: the caller gets the error.
 pub const VYRE_FALLBACK_FORBID: vyre_fallback = 1;
 /// Yes, with a warning in the log.
 pub const VYRE_FALLBACK_WARN: vyre_fallback = 2;
 /// Yes; memory that is read and written is saved before each launch.
 pub const VYRE_FALLBACK_ALLOW: vyre_fallback = 3;
 
-/// Options for a call. Set all to zero first (`vyre_options options = {0};`): zero means the usual.
+/// Options for a call. Set all to zero first (`vyre_options options = {0};`): zero selects the
+/// default.
 #[repr(C)]
 pub struct vyre_options {
-    /// The backend to run on, and no other; null to have the call routed.
+    /// The only backend to run on; null routes the call.
     pub backend: *const c_char,
-    /// How many nanoseconds the call may take; 0 for no limit.
+    /// The time limit of the call in nanoseconds; 0 for no limit.
     pub timeout_ns: u64,
-    /// How many invocations run on each axis; all 0 for the program's own domain, else a 0 stands
-    /// for 1.
+    /// The number of invocations on each axis, where 0 means 1; all 0 for the program's own domain.
     pub domain: [u32; 3],
-    /// Whether another backend may do the work.
+    /// Whether another backend may run the call.
     pub fallback: vyre_fallback,
-    /// Not zero leaves the program's asserts out.
+    /// Nonzero disables the program's asserts.
     pub without_asserts: u32,
 }
 
@@ -101,10 +101,10 @@ pub unsafe extern "C" fn vyre_load(
     unsafe { vyre_load_with(runtime, text, std::ptr::null(), 0, routine) }
 }
 
-/// Loads a program from its text, with other values for its constants.
+/// Loads a program from its text, with new values for its constants.
 ///
 /// # Safety
-/// As for `vyre_load`; `constants` has that many constants behind it, whose texts end with a zero
+/// As for `vyre_load`; `constants` points to that many constants, whose strings end with a zero
 /// byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vyre_load_with(
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn vyre_load_with(
 /// Loads a program from bytes in the wire format, as `vyre emit --target wire` writes them.
 ///
 /// # Safety
-/// `bytes` is null or has that many bytes behind it; `routine` is null or can be written.
+/// `bytes` is null or points to that many bytes; `routine` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vyre_load_wire(
     runtime: vyre_runtime,
@@ -167,8 +167,7 @@ pub unsafe extern "C" fn vyre_load_wire(
     guarded(|| unsafe { load(runtime, routine, program) })
 }
 
-/// Frees a routine. A call of it that is under way on another thread goes on to its end. Null is
-/// left alone.
+/// Frees a routine. A call of it on another thread completes first. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_routine_free(routine: vyre_routine) -> vyre_status {
     guarded(|| {
@@ -180,14 +179,13 @@ pub extern "C" fn vyre_routine_free(routine: vyre_routine) -> vyre_status {
     })
 }
 
-/// Runs a program once and waits for it. Every buffer of the kernel is given by its name, in any
-/// order; in the kernel's order it is fastest. `options` and `report` may be null. Memory is used
-/// where it is, not copied; nobody else may write it, or read what the call writes, until this
-/// returns.
+/// Runs a program once and waits for it. Each argument names a buffer of the kernel; any order
+/// works, the kernel's order is fastest. `options` and `report` may be null. Memory is used in
+/// place, not copied: until this returns, nothing else may write it or read what the call writes.
 ///
 /// # Safety
-/// `arguments` has that many arguments behind it, whose names end with a zero byte and whose memory
-/// is there; `options` is null or options; `report` is null or can be written.
+/// `arguments` points to that many arguments, whose names end with a zero byte and whose memory is
+/// valid; `options` is null or points to options; `report` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vyre_run(
     routine: vyre_routine,
@@ -278,7 +276,7 @@ unsafe fn explained(
     unsafe { text::give(text, &show(routine.explain(usize::try_from(elements).unwrap_or(usize::MAX)))) }
 }
 
-/// Explains as text where a call over this many elements would go, and why. Free it with
+/// Explains which backend would run a call over this many elements, and why. Free the text with
 /// `vyre_text_free`.
 ///
 /// # Safety
@@ -293,7 +291,7 @@ pub unsafe extern "C" fn vyre_explain(
     guarded(|| unsafe { explained(routine, elements, text, |explanation| explanation.to_string()) })
 }
 
-/// Gives the same as JSON.
+/// Returns the same explanation as JSON.
 ///
 /// # Safety
 /// `text` is null or can be written.

@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::sync::Mutex;
 use vyre::{DataType, Message, OpRoutine, Runtime};
 
-/// The version of the interface that this header is of; `vyre_runtime_new` checks it.
+/// The version of the interface that this header declares; `vyre_runtime_new` checks it.
 pub const VYRE_ABI_VERSION: u32 = 1;
 
 /// Opens backends and runs kernels. Use one for the whole program, from any number of threads.
@@ -17,22 +17,22 @@ pub const VYRE_ABI_VERSION: u32 = 1;
 #[derive(Clone, Copy)]
 pub struct vyre_runtime(pub *mut c_void);
 
-/// Options for a runtime. Set all to zero first (`vyre_runtime_options options = {0};`): zero means
-/// the usual.
+/// Options for a runtime. Set all to zero first (`vyre_runtime_options options = {0};`): zero
+/// selects the default.
 #[repr(C)]
 pub struct vyre_runtime_options {
     /// The backends to use, separated by commas, as in "cpu,wgpu"; null for all.
     pub backends: *const c_char,
-    /// The folder that what is learnt is kept in; null for the user's own.
+    /// The folder of the tables, which hold what vyre measured; null for the user's folders.
     pub tables: *const c_char,
-    /// Not zero keeps what is learnt in memory only.
+    /// Nonzero keeps the tables in memory only.
     pub without_tables: u32,
-    /// Not zero lets only verified rows of the routing table decide.
+    /// Nonzero routes by verified rows of the routing table only.
     pub frozen: u32,
-    /// Hears what kernels print, on the thread that made the call; null for nobody. It must not
+    /// Receives what kernels print, on the thread that made the call; null discards it. It must not
     /// make calls itself.
     pub print: Option<unsafe extern "C" fn(message: *const c_char, context: *mut c_void)>,
-    /// Given to `print` as it is.
+    /// Passed to `print` unchanged.
     pub context: *mut c_void,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn held(used: &Use) -> Result<&Held, Fault> {
     used.get().ok_or_else(|| Fault::handle("runtime"))
 }
 
-/// The version of the library, such as "0.2.0". It is never freed.
+/// The version of the library, such as "0.2.0". Do not free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_version() -> *const c_char {
     const VERSION: &CStr =
@@ -88,19 +88,18 @@ pub extern "C" fn vyre_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// The version of the interface that the library has; a header with another `VYRE_ABI_VERSION` does
-/// not fit it.
+/// The interface version of the library; a header with another `VYRE_ABI_VERSION` is incompatible.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_abi_version() -> u32 {
     VYRE_ABI_VERSION
 }
 
-/// Makes a runtime; `vyre_runtime_new` calls this with the header's version. Opens every backend
-/// that is there, and checks that its results are right.
+/// Creates a runtime; `vyre_runtime_new` calls this with the header's version. It opens every
+/// available backend and checks its results.
 ///
 /// # Safety
-/// `options` is null or options, whose texts end with a zero byte; `runtime` is null or can be
-/// written.
+/// `options` is null or points to options whose strings end with a zero byte; `runtime` is null or
+/// can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vyre_runtime_open(
     abi: u32,
@@ -160,8 +159,8 @@ unsafe fn built(options: &vyre_runtime_options) -> Result<vyre::RuntimeBuilder, 
     Ok(builder)
 }
 
-/// Ends a runtime and writes what was learnt. What was loaded into it stays usable until it is
-/// freed itself. Null is left alone.
+/// Frees a runtime and saves its tables. Routines and arrays made with it stay usable until they
+/// are freed themselves. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_runtime_free(runtime: vyre_runtime) -> vyre_status {
     guarded(|| {
@@ -173,8 +172,8 @@ pub extern "C" fn vyre_runtime_free(runtime: vyre_runtime) -> vyre_status {
     })
 }
 
-/// Waits until nothing is being done in the background: drivers met, results verified, code
-/// compared.
+/// Waits until all background work is done: opening and certifying drivers, verifying results,
+/// comparing code.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_runtime_settle(runtime: vyre_runtime) -> vyre_status {
     guarded(|| {
@@ -183,8 +182,8 @@ pub extern "C" fn vyre_runtime_settle(runtime: vyre_runtime) -> vyre_status {
     })
 }
 
-/// Gives the backends that calls are routed to, one per line, and behind them those that are not
-/// used, with the reason. Free the text with `vyre_text_free`.
+/// Returns the backends that calls are routed to, one per line, followed by those that are not
+/// used, with the reason. Free the string with `vyre_text_free`.
 ///
 /// # Safety
 /// `text` is null or can be written.

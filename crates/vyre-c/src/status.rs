@@ -6,8 +6,7 @@ use std::ffi::{CString, c_char};
 use std::ptr::null;
 use vyre::BackendError;
 
-/// What a function came to: `VYRE_OK`, or what kept it from being done. Numbers never change their
-/// meaning.
+/// The result of a function: `VYRE_OK` or an error. A number never changes its meaning.
 pub type vyre_status = i32;
 
 macro_rules! statuses {
@@ -28,27 +27,27 @@ macro_rules! statuses {
 statuses! {
     /// Done.
     VYRE_OK = 0;
-    /// Anything that no other status describes.
+    /// An error that no other status describes.
     VYRE_OTHER = 1;
     /// The device has no memory left for a buffer or a kernel.
     VYRE_DEVICE_OUT_OF_MEMORY = 2;
-    /// The backend or its device lacks something that was asked of it.
+    /// The backend or its device lacks a feature that the program or the call needs.
     VYRE_UNSUPPORTED_FEATURE = 3;
     /// The device's own compiler refused the kernel.
     VYRE_KERNEL_COMPILE_FAILED = 4;
-    /// A launch did not complete. Memory given for writing has unspecified contents.
+    /// A launch did not complete. The contents of memory that it writes are unspecified.
     VYRE_DISPATCH_FAILED = 5;
-    /// The program or the arguments of a call break a rule; the text names every fault.
+    /// The program or the arguments of a call break a rule; `vyre_error_text` lists every fault.
     VYRE_INVALID_PROGRAM = 6;
     /// The kernel reached a `trap`.
     VYRE_TRAPPED = 7;
     /// The call ran past its timeout and was ended.
     VYRE_TIMEOUT = 8;
-    /// The device was reset, removed or taken away.
+    /// The device was reset or removed.
     VYRE_DEVICE_LOST = 9;
-    /// No backend of this name is part of the library.
+    /// The library has no backend of this name.
     VYRE_NOT_LINKED = 10;
-    /// Two backends have one name.
+    /// Two backends have the same name.
     VYRE_DUPLICATE_BACKEND = 11;
     /// No backend can be used.
     VYRE_NO_USABLE_BACKEND = 12;
@@ -56,17 +55,17 @@ statuses! {
     VYRE_ASSERT_FAILED = 13;
     /// The call was cancelled.
     VYRE_CANCELLED = 14;
-    /// A table of what was learnt could not be written.
+    /// A table could not be written.
     VYRE_TABLE_FAILED = 15;
-    /// A pointer is null that must not be.
+    /// A pointer that must not be null is null.
     VYRE_NULL = 101;
-    /// A handle was freed before, is of another kind, or never was one.
+    /// A handle was already freed, is of another kind, or was never valid.
     VYRE_HANDLE = 102;
-    /// An argument is no text in UTF-8, no element type, too long, or overlaps another one.
+    /// An argument is not UTF-8, is not an element type, is too long, or overlaps another argument.
     VYRE_ARGUMENT = 103;
-    /// The header and the library are of different versions of the interface.
+    /// The header and the library have different versions of the interface.
     VYRE_ABI = 104;
-    /// A fault of the library itself, which it survived. Please report it.
+    /// An internal error of the library, which remains usable. Please report it.
     VYRE_PANIC = 105;
 }
 
@@ -135,32 +134,32 @@ fn fail(fault: Fault) -> vyre_status {
     fault.status
 }
 
-/// What went wrong in the last function that failed on this thread, as a text; empty if none has.
-/// It is valid until another function fails on this thread, and not to be freed.
+/// The error message of the last function that failed on this thread; empty if none failed. It is
+/// valid until another function fails on this thread; do not free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_error_text() -> *const c_char {
     LAST.try_with(|last| last.borrow().text.as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// What to do about the last failure on this thread, as a text; null where that is not known. It is
-/// valid as long as `vyre_error_text`.
+/// A suggested fix for the last failure on this thread; null if none is known. It is valid as long
+/// as `vyre_error_text`.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_error_fix() -> *const c_char {
     LAST.try_with(|last| last.borrow().fix.as_ref().map_or(null(), |fix| fix.as_ptr())).unwrap_or(null())
 }
 
-/// The name of a status, such as "VYRE_TIMEOUT". It is never freed.
+/// The name of a status, such as "VYRE_TIMEOUT". Do not free it.
 #[unsafe(no_mangle)]
 pub extern "C" fn vyre_status_name(status: vyre_status) -> *const c_char {
     let row = STATUSES.iter().find(|row| row.0 == status);
     row.map_or(c"unknown status".as_ptr(), |row| row.1.as_ptr())
 }
 
-/// Frees a text that a function gave through a `char **`. Null is ignored; a text that was freed
-/// before, or any other pointer, is an error.
+/// Frees a string that a function returned through a `char **`. Null is ignored; a string that was
+/// already freed, or any other pointer, is an error.
 ///
 /// # Safety
-/// Nobody reads the text any more.
+/// Nothing reads the string any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vyre_text_free(text: *mut c_char) -> vyre_status {
     guarded(|| if text::free(text) { Ok(()) } else { Err(Fault::handle("text")) })

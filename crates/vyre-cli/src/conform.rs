@@ -57,7 +57,8 @@ pub(crate) struct Arguments {
     /// fit in the same time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     statements: Option<u32>,
-    /// Programs about indices only: accesses that a launch proves in range or not, with hostile sizes
+    /// Programs about indices only: accesses that a launch proves in range or not, with hostile
+    /// sizes
     #[arg(long)]
     indices: bool,
     /// Print JSON instead of text, without progress
@@ -65,7 +66,8 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Number of programs when neither a count nor a time is specified.
+/// Number of programs when neither a count nor a time is specified: the number that the README's
+/// example runs.
 const DEFAULT_COUNT: u64 = 1000;
 
 /// State shared by all workers.

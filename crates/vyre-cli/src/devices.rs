@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 /// Linked backend.
 pub(crate) struct Device {
     pub(crate) id: &'static str,
-    pub(crate) state: State,
+    pub(crate) state: DeviceState,
     /// Names of all its devices, if there are several; the first is the one described.
     names: Vec<String>,
     /// Result of its device on the conformance set, if it was probed before.
@@ -38,7 +38,7 @@ pub(crate) struct Device {
 }
 
 /// State of a backend.
-pub(crate) enum State {
+pub(crate) enum DeviceState {
     /// Usable; the first of these is selected.
     Usable { facts: SelectionFacts, profile: DeviceProfile },
     /// Used only where it is named, or not at all.
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
     }
     for (at, device) in devices.iter().enumerate() {
         print(&device.describe(at));
-        if let (true, State::Usable { profile, .. }) = (arguments.limits, &device.state) {
+        if let (true, DeviceState::Usable { profile, .. }) = (arguments.limits, &device.state) {
             limits(profile).iter().for_each(|(name, value)| print(&format!("  {name:<24} {value}")));
         }
     }
@@ -75,13 +75,13 @@ pub(crate) fn all() -> Vec<Device> {
     let certificates = certificates.unwrap_or_default().certificates;
     let usable = report.ranked.iter().zip(registry::selection_profiles()).map(|(facts, profile)| Device {
         id: facts.id,
-        state: State::Usable { facts: facts.clone(), profile: *profile },
+        state: DeviceState::Usable { facts: facts.clone(), profile: *profile },
         names: names(facts.id),
         certificate: newest(&certificates, profile),
     });
     let refused = report.refused.iter().map(|refusal| Device {
         id: &refusal.backend,
-        state: State::Refused(refusal.reason.clone()),
+        state: DeviceState::Refused(refusal.reason.clone()),
         names: Vec::new(),
         certificate: None,
     });
@@ -105,8 +105,8 @@ fn names(id: &str) -> Vec<String> {
 impl Device {
     fn describe(&self, at: usize) -> String {
         let (facts, profile) = match &self.state {
-            State::Usable { facts, profile } => (facts, profile),
-            State::Refused(reason) => return format!("{:<10} not selected: {reason}", self.id),
+            DeviceState::Usable { facts, profile } => (facts, profile),
+            DeviceState::Refused(reason) => return format!("{:<10} not selected: {reason}", self.id),
         };
         let verdict = if at == 0 { "selected" } else { "usable" };
         let mut text = format!(
@@ -136,10 +136,10 @@ impl Device {
 
     pub(crate) fn to_json(&self, at: usize) -> serde_json::Value {
         match &self.state {
-            State::Refused(reason) => {
+            DeviceState::Refused(reason) => {
                 serde_json::json!({ "id": self.id, "state": "refused", "reason": reason })
             }
-            State::Usable { facts, profile } => serde_json::json!({
+            DeviceState::Usable { facts, profile } => serde_json::json!({
                 "id": self.id,
                 "state": if at == 0 { "selected" } else { "usable" },
                 "score": facts.capability_score,

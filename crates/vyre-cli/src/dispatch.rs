@@ -15,7 +15,7 @@ use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::KernelBody;
 use vyre_foundation::launch::Launch;
 
-/// Backend ID that stands for automatic selection.
+/// Backend ID that selects a backend automatically.
 pub(crate) const AUTO: &str = "auto";
 
 /// Shape and limits of a dispatch.
@@ -115,7 +115,8 @@ pub(crate) fn dispatch(
     })
 }
 
-/// How late a call can return and still count as within its deadline.
+/// How late a call can return and still count as within its deadline: the thread that waits for it
+/// on a busy machine. Chosen, not measured.
 const GRACE: Duration = Duration::from_millis(50);
 
 thread_local! {

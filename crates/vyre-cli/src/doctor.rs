@@ -1,6 +1,6 @@
 //! `vyre doctor`: checks whether everything that vyre needs works on this machine.
 
-use crate::devices::{self, State};
+use crate::devices::{self, DeviceState};
 use crate::output::{Ending, Paint, painted_out, print};
 use crate::quantity;
 use crate::tables::{Kind, files};
@@ -108,16 +108,16 @@ fn backends(programs: u64) -> Vec<Check> {
     let mut checks: Vec<Check> = Vec::new();
     for device in &devices {
         checks.push(match &device.state {
-            State::Usable { profile, .. } => compare(device.id, profile.device_name, programs),
-            State::Refused(_) if registry::backend_is_oracle(device.id) => {
+            DeviceState::Usable { profile, .. } => compare(device.id, profile.device_name, programs),
+            DeviceState::Refused(_) if registry::backend_is_oracle(device.id) => {
                 compare(device.id, "the interpreter", programs)
             }
-            State::Refused(reason) => {
+            DeviceState::Refused(reason) => {
                 Check::new(format!("backend {}", device.id), Health::Note, reason.clone())
             }
         });
     }
-    if !devices.iter().any(|device| matches!(device.state, State::Usable { .. })) {
+    if !devices.iter().any(|device| matches!(device.state, DeviceState::Usable { .. })) {
         let none = Check::new("selection", Health::Broken, "no backend can be selected");
         checks.push(none.help("build with the feature `cpu`, which needs nothing installed"));
     }

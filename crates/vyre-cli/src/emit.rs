@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     set: SetArguments,
     /// Language or format to emit
     #[arg(long, value_enum)]
-    target: Target,
+    target: EmitTarget,
     /// Invocations per workgroup, as 64 or 8,8,1
     #[arg(long, value_name = "SIZE", value_parser = quantity::axes)]
     workgroup: Option<[u32; 3]>,
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Target {
+enum EmitTarget {
     /// Program in the text form, as vyre prints it
     Text,
     /// Wire bytes of the program
@@ -103,28 +103,28 @@ fn emit(arguments: &Arguments) -> Result<Ending, Ending> {
     Ok(Ending::Done)
 }
 
-impl Target {
+impl EmitTarget {
     fn make(self, loaded: &Loaded, workgroup: Option<[u32; 3]>) -> Result<Made, Ending> {
         // Not every target depends on the workgroup size.
         #[cfg_attr(not(any(feature = "cpu", feature = "wgpu")), expect(unused_variables))]
         let config = DispatchConfig { workgroup_override: workgroup, ..DispatchConfig::default() };
         Ok(match self {
-            Target::Text => Made::Text(loaded.program.to_string()),
-            Target::Wire => Made::Bytes(wire::encode(&loaded.program)),
-            Target::Vir => Made::Text(optimize(expand(&loaded.kernel), &Schedule::full()).to_string()),
+            EmitTarget::Text => Made::Text(loaded.program.to_string()),
+            EmitTarget::Wire => Made::Bytes(wire::encode(&loaded.program)),
+            EmitTarget::Vir => Made::Text(optimize(expand(&loaded.kernel), &Schedule::full()).to_string()),
             #[cfg(feature = "cpu")]
-            Target::Vector => Made::Text(vyre_cpu::vector_listing(&loaded.program, &config)?),
+            EmitTarget::Vector => Made::Text(vyre_cpu::vector_listing(&loaded.program, &config)?),
             #[cfg(feature = "cpu")]
-            Target::Asm => {
+            EmitTarget::Asm => {
                 Made::Text(crate::asm::listing(&vyre_cpu::machine_code(&loaded.program, &config)?))
             }
-            Target::Opencl => Made::Text(source(loaded, &OPENCL, workgroup)?),
-            Target::Cuda => Made::Text(source(loaded, &CUDA, workgroup)?),
-            Target::Hip => Made::Text(source(loaded, &HIP, workgroup)?),
+            EmitTarget::Opencl => Made::Text(source(loaded, &OPENCL, workgroup)?),
+            EmitTarget::Cuda => Made::Text(source(loaded, &CUDA, workgroup)?),
+            EmitTarget::Hip => Made::Text(source(loaded, &HIP, workgroup)?),
             #[cfg(feature = "wgpu")]
-            Target::Wgsl => Made::Text(vyre_wgpu::wgsl(&loaded.program, &config)?),
+            EmitTarget::Wgsl => Made::Text(vyre_wgpu::wgsl(&loaded.program, &config)?),
             #[cfg(feature = "wgpu")]
-            Target::Spirv => Made::Bytes(vyre_wgpu::spirv(&loaded.program, &config)?),
+            EmitTarget::Spirv => Made::Bytes(vyre_wgpu::spirv(&loaded.program, &config)?),
         })
     }
 }

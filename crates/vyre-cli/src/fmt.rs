@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
 }
 
 /// Outcome for a file.
-enum Outcome {
+enum FormatOutcome {
     AsItWas,
     Changed(String),
     Invalid(serde_json::Value),
@@ -43,18 +43,23 @@ fn lay_out_all(arguments: &Arguments) -> Result<Ending, Ending> {
         let name = file.display().to_string();
         let source = files::read_text(file)?;
         let outcome = lay_out(&source, &name, OutputFormat::of(arguments.json))?;
-        let mut row = serde_json::json!({ "file": name, "changed": matches!(outcome, Outcome::Changed(_)) });
+        let mut row =
+            serde_json::json!({ "file": name, "changed": matches!(outcome, FormatOutcome::Changed(_)) });
         let standard = file == Path::new("-");
         match &outcome {
-            Outcome::Changed(text) if !arguments.check && !standard => files::write(file, text.as_bytes())?,
-            Outcome::Changed(text) if !arguments.check && !arguments.json => print_program(text),
-            Outcome::AsItWas if standard && !arguments.check && !arguments.json => print_program(&source),
-            Outcome::Changed(_) if !arguments.json => print(&format!("{name}: would change")),
-            Outcome::Invalid(diagnostics) => row["diagnostics"] = diagnostics.clone(),
-            Outcome::Changed(_) | Outcome::AsItWas => {}
+            FormatOutcome::Changed(text) if !arguments.check && !standard => {
+                files::write(file, text.as_bytes())?
+            }
+            FormatOutcome::Changed(text) if !arguments.check && !arguments.json => print_program(text),
+            FormatOutcome::AsItWas if standard && !arguments.check && !arguments.json => {
+                print_program(&source)
+            }
+            FormatOutcome::Changed(_) if !arguments.json => print(&format!("{name}: would change")),
+            FormatOutcome::Invalid(diagnostics) => row["diagnostics"] = diagnostics.clone(),
+            FormatOutcome::Changed(_) | FormatOutcome::AsItWas => {}
         }
-        changed |= matches!(outcome, Outcome::Changed(_));
-        invalid |= matches!(outcome, Outcome::Invalid(_));
+        changed |= matches!(outcome, FormatOutcome::Changed(_));
+        invalid |= matches!(outcome, FormatOutcome::Invalid(_));
         rows.push(row);
     }
     if arguments.json {
@@ -63,14 +68,14 @@ fn lay_out_all(arguments: &Arguments) -> Result<Ending, Ending> {
     Ok(if invalid || (changed && arguments.check) { Ending::CheckFailed } else { Ending::Done })
 }
 
-fn lay_out(source: &str, name: &str, format: OutputFormat) -> Result<Outcome, Ending> {
+fn lay_out(source: &str, name: &str, format: OutputFormat) -> Result<FormatOutcome, Ending> {
     let formatted = match text::format(source) {
         Ok(formatted) => formatted,
         Err(faults) => {
             if format == OutputFormat::Text {
                 show_diagnostics(&faults, name);
             }
-            return Ok(Outcome::Invalid(diagnostics_json(&faults, source)));
+            return Ok(FormatOutcome::Invalid(diagnostics_json(&faults, source)));
         }
     };
     // Formatting must not change the meaning: if it would, that is a bug here, and the file stays
@@ -80,5 +85,5 @@ fn lay_out(source: &str, name: &str, format: OutputFormat) -> Result<Outcome, En
             "{name} is left unchanged: formatting it would change its meaning"
         )));
     }
-    Ok(if formatted == source { Outcome::AsItWas } else { Outcome::Changed(formatted) })
+    Ok(if formatted == source { FormatOutcome::AsItWas } else { FormatOutcome::Changed(formatted) })
 }

@@ -11,7 +11,8 @@ use vyre_conform::outcome::given_buffers;
 use vyre_conform::{data, filetest};
 use vyre_foundation::ir::{BufferDecl, DataType, Value, ValueType};
 
-/// Upper limit on elements; a larger count is taken for a typing error.
+/// Upper limit on elements; a larger count is taken for a typing error: a buffer of f32 with this
+/// many takes 4 GiB.
 const MAX_ELEMENTS: u64 = 1 << 30;
 
 /// Help text on input syntax, for the commands that take inputs.
@@ -92,7 +93,7 @@ impl InputArguments {
         let twice =
             |(at, input): &(usize, &Input)| self.inputs[..*at].iter().any(|other| other.name == input.name);
         if let Some((_, input)) = self.inputs.iter().enumerate().find(twice) {
-            return Err(Ending::Usage(format!("--in {} is given twice", input.name)));
+            return Err(Ending::Usage(format!("--in {} is repeated", input.name)));
         }
         let bytes = |decl: &&BufferDecl| {
             let named = self.inputs.iter().find(|input| *input.name == *decl.name);
@@ -150,9 +151,10 @@ fn most_bytes(path: &Path, decl: &BufferDecl) -> u64 {
     }
 }
 
-/// Maximum size of a NumPy header.
+/// Maximum size of a NumPy header: twice what version 1.0 of the format can state (64 KiB).
 const MOST_HEADER_BYTES: u64 = 1 << 17;
-/// Maximum number of bytes read from a pipe or device.
+/// Maximum number of bytes read from a pipe or device, which does not tell its size in advance and
+/// may be endless: 2^26 elements of f32.
 const MOST_STREAM_BYTES: u64 = 256 << 20;
 
 fn from_file(path: &Path, decl: &BufferDecl) -> Result<Vec<u8>, String> {

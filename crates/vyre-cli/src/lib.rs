@@ -267,7 +267,8 @@ fn misunderstood(fault: &clap::Error, words: &[OsString]) -> u8 {
     u8::try_from(fault.exit_code()).unwrap_or(2)
 }
 
-/// How long a command that timed out waits for the driver it abandoned.
+/// How long a command that timed out waits for the driver it abandoned: too short to notice at a
+/// prompt. Chosen, not measured.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Raises the priority of threads that a driver has lowered to that of this thread, where the

@@ -6,7 +6,7 @@
 use std::path::Path;
 use vyre_foundation::ir::{DataType, Value};
 
-/// Maximum number of pixels in a picture.
+/// Maximum number of pixels in a picture: 16,384 by 16,384, 1 GiB at four bytes each.
 const MAX_PIXELS: u64 = 1 << 28;
 
 /// Mapping of values to colours.

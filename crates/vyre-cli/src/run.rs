@@ -12,7 +12,7 @@ use vyre_conform::outcome::returned_buffers;
 use vyre_driver::{DispatchConfig, messages, trace};
 use vyre_foundation::ir::BufferDecl;
 use vyre_foundation::launch::Launch;
-use vyre_reference::{Options, Report, RunError};
+use vyre_reference::{FaultReport, RunError, RunOptions};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{}\n\n{}\n\n{EXAMPLES}", crate::inputs::INPUTS_HELP, crate::sinks::OUTPUTS_HELP))]
@@ -204,8 +204,8 @@ fn sanitize(
     config: &DispatchConfig,
 ) -> Result<Ending, Ending> {
     let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-    let defaults = Options::default();
-    let options = Options {
+    let defaults = RunOptions::default();
+    let options = RunOptions {
         overrides: config.overrides(),
         subgroup_size: config.subgroup_size.unwrap_or(defaults.subgroup_size),
         timeout: config.timeout,
@@ -246,7 +246,7 @@ fn sanitize(
     Ok(if reports.is_empty() { Ending::Done } else { Ending::CheckFailed })
 }
 
-fn report_json(file: &str, report: &Report) -> serde_json::Value {
+fn report_json(file: &str, report: &FaultReport) -> serde_json::Value {
     let position = report.access.position;
     serde_json::json!({
         "file": file,

@@ -20,7 +20,7 @@ use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Overrides;
 use vyre_foundation::ops::eval;
 use vyre_foundation::optimize::{self, Pass};
-use vyre_reference::{Evaluator, Fault, Options, Order, run, run_speaking};
+use vyre_reference::{Evaluator, Fault, Order, RunOptions, run, run_speaking};
 
 /// Longer than any generated program takes; a program that does not end is a finding.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -237,7 +237,7 @@ impl Runner {
         let mut judge = Judge::default();
         let found = contained(|| match variation {
             Variation::Order(order) => {
-                self.interpret(&kernel, case, Options { order: *order, ..plain(case) })
+                self.interpret(&kernel, case, RunOptions { order: *order, ..plain(case) })
             }
             Variation::Optimized(schedule) => {
                 self.proved(&optimize::optimize(kernel.clone(), schedule), case)
@@ -248,7 +248,11 @@ impl Runner {
             Variation::SplitRegions => self.again(case, Ok(with_split_regions(&case.program))),
             Variation::Workgroup(size) => {
                 let order = Order::Descending;
-                self.interpret(&kernel, case, Options { overrides: sized(Some(*size)), order, ..plain(case) })
+                self.interpret(
+                    &kernel,
+                    case,
+                    RunOptions { overrides: sized(Some(*size)), order, ..plain(case) },
+                )
             }
             Variation::Backend { backend, schedule, .. } => {
                 let Some(backend) = self.backends.get(*backend) else {
@@ -293,15 +297,15 @@ impl Runner {
         }
     }
 
-    fn interpret(&self, kernel: &Kernel, case: &Case, options: Options) -> Outcome {
-        interpret(kernel, case, &Options { evaluator: self.evaluator, ..options })
+    fn interpret(&self, kernel: &Kernel, case: &Case, options: RunOptions) -> Outcome {
+        interpret(kernel, case, &RunOptions { evaluator: self.evaluator, ..options })
     }
 
     /// The outcome of an optimized kernel; an access wrongly proved in range is a failure.
     fn proved(&self, kernel: &Kernel, case: &Case) -> Outcome {
         let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
         let result =
-            run(kernel, &inputs, &Options { sanitize: true, evaluator: self.evaluator, ..plain(case) });
+            run(kernel, &inputs, &RunOptions { sanitize: true, evaluator: self.evaluator, ..plain(case) });
         let wrong = |run: &vyre_reference::Run| {
             run.reports
                 .iter()
@@ -332,7 +336,7 @@ impl Expectations {
     fn at(&mut self, kernel: &Kernel, case: &Case, size: Option<[u32; 3]>) -> &Outcome {
         let known = self.0.iter().position(|(known, _)| *known == size);
         let at = known.unwrap_or_else(|| {
-            let options = Options { overrides: sized(size), ..plain(case) };
+            let options = RunOptions { overrides: sized(size), ..plain(case) };
             self.0.push((size, twice_if_late(|| interpret(kernel, case, &options))));
             self.0.len() - 1
         });
@@ -380,8 +384,8 @@ fn random_schedule(seed: u64) -> optimize::Schedule {
     optimize::Schedule::of(&passes)
 }
 
-fn plain(case: &Case) -> Options {
-    Options { subgroup_size: case.subgroup_size, timeout: Some(TIMEOUT), ..Options::default() }
+fn plain(case: &Case) -> RunOptions {
+    RunOptions { subgroup_size: case.subgroup_size, timeout: Some(TIMEOUT), ..RunOptions::default() }
 }
 
 fn sized(workgroup: Option<[u32; 3]>) -> Overrides {
@@ -399,13 +403,13 @@ fn config(case: &Case, schedule: Option<Schedule>, workgroup: Option<[u32; 3]>) 
 }
 
 /// Runs a kernel on the interpreter.
-pub fn interpret(kernel: &Kernel, case: &Case, options: &Options) -> Outcome {
+pub fn interpret(kernel: &Kernel, case: &Case, options: &RunOptions) -> Outcome {
     let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
     run(kernel, &inputs, options).into()
 }
 
 /// Runs a case on the interpreter like [`interpret`], including its messages.
-pub fn interpret_speaking(case: &Case, options: &Options) -> Outcome {
+pub fn interpret_speaking(case: &Case, options: &RunOptions) -> Outcome {
     let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
     let (done, said) = match run_speaking(&case.program, &inputs, options) {
         Ok((done, said)) => (done, said),
@@ -430,7 +434,7 @@ pub fn dispatch(backend: &Arc<dyn VyreBackend>, case: &Case, config: &DispatchCo
 /// Whether the interpreter gives the same result in several orders.
 fn is_deterministic(case: &Case) -> bool {
     let Ok(kernel) = case.program.validate() else { return false };
-    let ordered = |order| interpret(&kernel, case, &Options { order, ..plain(case) });
+    let ordered = |order| interpret(&kernel, case, &RunOptions { order, ..plain(case) });
     let first = ordered(Order::Ascending);
     [Order::Descending, Order::Shuffled(1), Order::Shuffled(2)]
         .into_iter()
@@ -443,7 +447,7 @@ fn is_deterministic(case: &Case) -> bool {
 pub fn races(case: &Case) -> Vec<String> {
     let Ok(kernel) = case.program.validate() else { return Vec::new() };
     let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
-    let reports = match run(&kernel, &inputs, &Options { sanitize: true, ..plain(case) }) {
+    let reports = match run(&kernel, &inputs, &RunOptions { sanitize: true, ..plain(case) }) {
         Ok(done) => done.reports,
         Err(vyre_reference::RunError::Diverged(report)) => vec![*report],
         Err(_) => Vec::new(),

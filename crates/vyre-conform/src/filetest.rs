@@ -57,12 +57,12 @@ use vyre_foundation::emit::{Dialect, Settings, emit, prepare};
 use vyre_foundation::ir::{Access, DataType, Program};
 use vyre_foundation::kernel::{AccessMark, BufferId, Doubts, Kernel, KernelBody};
 use vyre_foundation::launch::{Launch, Overrides};
-use vyre_foundation::legalise::{Wanted, legalise};
+use vyre_foundation::legalise::{WantedPasses, legalise};
 use vyre_foundation::ops::Op;
 use vyre_foundation::optimize::{Assume, Pass, Schedule, optimize};
 use vyre_foundation::types::Value;
 use vyre_foundation::{text, wire};
-use vyre_reference::{Fault, Options, Order, Report, run_speaking};
+use vyre_reference::{Fault, FaultReport, Order, RunOptions, run_speaking};
 
 /// An action on the program of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -458,7 +458,7 @@ impl FileTest {
             if let Some((_, element, bytes)) = self.inputs.iter().find(|(name, ..)| **name == *decl.name) {
                 if *element != decl.element {
                     return Err(format!(
-                        "input `{}` is given as {element}, declared as {}",
+                        "input `{}` has elements of {element}, but is declared as {}",
                         decl.name, decl.element
                     ));
                 }
@@ -469,17 +469,17 @@ impl FileTest {
         if let Some((name, ..)) = self.inputs.iter().find(|(name, ..)| unknown(name)) {
             return Err(format!("input `{name}` is no buffer of the program"));
         }
-        let subgroup_size = self.config.subgroup_size.unwrap_or(Options::default().subgroup_size);
+        let subgroup_size = self.config.subgroup_size.unwrap_or(RunOptions::default().subgroup_size);
         Ok(Case { program, inputs, subgroup_size })
     }
 
     fn outcome(&self, case: &Case) -> Result<Outcome, String> {
         let kernel = case.program.validate().map_err(|faults| faults.to_string())?;
-        let options = Options {
+        let options = RunOptions {
             overrides: self.config.overrides(),
             subgroup_size: case.subgroup_size,
             timeout: self.config.timeout,
-            ..Options::default()
+            ..RunOptions::default()
         };
         let outcome = interpret_any(&kernel, case, &options);
         if let Outcome::Outputs(_) | Outcome::Spoke(..) | Outcome::AssertFailed(..) = outcome {
@@ -595,8 +595,8 @@ fn parse_command(text: &str) -> Result<Command, String> {
 }
 
 /// The legalisation passes with these names.
-fn parse_passes(names: &[String]) -> Result<Wanted, String> {
-    let found = Wanted::from_names(names.iter().map(String::as_str));
+fn parse_passes(names: &[String]) -> Result<WantedPasses, String> {
+    let found = WantedPasses::from_names(names.iter().map(String::as_str));
     found.ok_or_else(|| format!("`{}` names a pass that is not there", names.join(" ")))
 }
 
@@ -659,7 +659,7 @@ fn parse_data(text: &str) -> Result<(String, DataType, Vec<u8>), String> {
 }
 
 /// Runs the interpreter, including messages if the program has any.
-fn interpret_any(kernel: &Kernel, case: &Case, options: &Options) -> Outcome {
+fn interpret_any(kernel: &Kernel, case: &Case, options: &RunOptions) -> Outcome {
     if kernel.messages.is_empty() {
         interpret(kernel, case, options)
     } else {
@@ -668,17 +668,17 @@ fn interpret_any(kernel: &Kernel, case: &Case, options: &Options) -> Outcome {
 }
 
 /// Checks that a result is well defined: the same in every order, and free of data races.
-fn defined(kernel: &Kernel, case: &Case, options: &Options, outcome: &Outcome) -> Result<(), String> {
+fn defined(kernel: &Kernel, case: &Case, options: &RunOptions, outcome: &Outcome) -> Result<(), String> {
     for order in [Order::Descending, Order::Shuffled(1), Order::Interleaved(1)] {
-        let other = interpret_any(kernel, case, &Options { order, ..*options });
+        let other = interpret_any(kernel, case, &RunOptions { order, ..*options });
         if let Some(difference) = difference(&case.program, outcome, &other, Judge::default()) {
             return Err(format!("the result depends on the order ({order:?}): {difference}"));
         }
     }
     let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
-    let watched = run_speaking(&case.program, &inputs, &Options { sanitize: true, ..*options });
+    let watched = run_speaking(&case.program, &inputs, &RunOptions { sanitize: true, ..*options });
     let reports = watched.map_err(|error| error.to_string())?.0.reports;
-    let fault = |report: &&Report| matches!(report.fault, Fault::Race | Fault::WrongProof);
+    let fault = |report: &&FaultReport| matches!(report.fault, Fault::Race | Fault::WrongProof);
     reports.iter().find(fault).map_or(Ok(()), |report| Err(report.to_string()))
 }
 

@@ -5,10 +5,11 @@ use crate::host::host;
 use crate::machine;
 use crate::pipeline::{Compiled, build, form_of, run, run_all};
 use crate::pool::thread_count;
+use crate::resident_memory::ResidentMemory;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 use std::time::Duration;
-use vyre_driver::native::{Built, Device, Failed, Form, Job, Native, NativeBackend};
+use vyre_driver::native::{Built, Failed, Form, Job, Native, NativeBackend, NativeDevice};
 use vyre_driver::registry::{BackendCapability, BackendPrecedence, BackendRegistration};
 use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DispatchConfig, default_supported_ops};
 use vyre_foundation::ir::{Op, OpId};
@@ -33,7 +34,8 @@ inventory::submit! { BackendPrecedence { id: BACKEND_ID, rank: 100 } }
 /// use vyre_driver::{DispatchConfig, VyreBackend};
 /// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 /// let out = BufferDecl::output("out", 0, DataType::U32).with_count(1);
-/// let program = Program::wrapped(vec![out], [1, 1, 1], vec![Node::store("out", Expr::u32(0), Expr::u32(9))]);
+/// let store = Node::store("out", Expr::u32(0), Expr::u32(9));
+/// let program = Program::wrapped(vec![out], [1, 1, 1], vec![store]);
 /// let outputs = Cpu::new()?.dispatch(&program, &[], &DispatchConfig::default())?;
 /// assert_eq!(outputs, [[9, 0, 0, 0]]);
 /// # Ok::<(), vyre_driver::BackendError>(())
@@ -68,9 +70,9 @@ impl NativeBackend for Cpu {
     }
 }
 
-impl Device for Processor {
+impl NativeDevice for Processor {
     type Code = Compiled;
-    type Memory = Vec<u8>;
+    type Memory = ResidentMemory;
 
     fn id(&self) -> &'static str {
         BACKEND_ID
@@ -126,27 +128,24 @@ impl Device for Processor {
         usize::MAX
     }
 
-    fn allocate(&self, bytes: usize) -> Result<Vec<u8>, BackendError> {
-        let mut memory = Vec::new();
-        memory.try_reserve_exact(bytes).map_err(|_| BackendError::DeviceOutOfMemory {
+    fn allocate(&self, bytes: usize) -> Result<ResidentMemory, BackendError> {
+        ResidentMemory::zeroed(bytes).ok_or(BackendError::DeviceOutOfMemory {
             backend: BACKEND_ID.into(),
             requested_bytes: bytes as u64,
-        })?;
-        memory.resize(bytes, 0);
-        Ok(memory)
+        })
     }
 
-    fn write(&self, memory: &mut Vec<u8>, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
+    fn write(&self, memory: &mut ResidentMemory, offset: usize, bytes: &[u8]) -> Result<(), BackendError> {
         memory[offset..offset + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
 
-    fn read(&self, memory: &Vec<u8>, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
+    fn read(&self, memory: &ResidentMemory, offset: usize, bytes: &mut [u8]) -> Result<(), BackendError> {
         bytes.copy_from_slice(&memory[offset..offset + bytes.len()]);
         Ok(())
     }
 
-    fn host_bytes<'m>(&self, memory: &'m Vec<u8>) -> Option<&'m [u8]> {
+    fn host_bytes<'m>(&self, memory: &'m ResidentMemory) -> Option<&'m [u8]> {
         Some(memory)
     }
 }

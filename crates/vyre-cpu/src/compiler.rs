@@ -49,10 +49,7 @@ impl Compiler {
     /// Creates the best that `x64` has for this processor.
     #[cfg(all(target_arch = "x86_64", not(windows)))]
     fn x64() -> Result<Compiler, String> {
-        match x64::missing(x64::AVX512) {
-            None => Ok(Compiler::X64(x64::AVX512)),
-            Some(_) => Compiler::avx2(),
-        }
+        x64::avx512().map(Compiler::X64).or_else(|_| Compiler::avx2())
     }
 
     #[cfg(all(target_arch = "x86_64", not(windows)))]
@@ -66,10 +63,8 @@ impl Compiler {
     /// Checks AVX-512 at once.
     #[cfg(all(target_arch = "x86_64", not(windows)))]
     fn avx512() -> Result<Compiler, String> {
-        match x64::missing(x64::AVX512) {
-            None => x64::avx512_works().map(|()| Compiler::X64(x64::AVX512)),
-            Some(feature) => Err(format!("this processor lacks {feature}")),
-        }
+        let machine = x64::avx512().map_err(|feature| format!("this processor lacks {feature}"))?;
+        x64::avx512_works().map(|()| Compiler::X64(machine))
     }
 
     #[cfg(not(all(target_arch = "x86_64", not(windows))))]

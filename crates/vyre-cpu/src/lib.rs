@@ -35,6 +35,7 @@ mod pipeline;
 mod pool;
 mod ragged_rows;
 mod register_pressure;
+mod resident_memory;
 mod routines;
 mod row_reductions;
 mod row_walks;

@@ -13,19 +13,20 @@ use crate::elements::MOST_STRIDE;
 use crate::emit::SharedBuffer;
 use crate::piece::Machine;
 use crate::pool::{share, thread_count};
+use crate::resident_memory::ResidentMemory;
 use crate::routines::Lanes;
-use crate::stores_past_caches::{goes_past, only_written};
+use crate::stores_past_caches::{Comparison, Timed, Way, only_written};
 use crate::vector::VectorCode;
 use crate::watchdog::{after, watched};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
-use vyre_driver::native::{Argument, Built, Failed, Few, Form, Job, Memory};
+use vyre_driver::native::{BoundArgument, Built, Failed, Few, Form, Job, Memory};
 use vyre_driver::{BackendError, Cancellation, DispatchConfig, Schedule};
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{Def, Kernel, KernelBody, Stmt, StmtKind};
-use vyre_foundation::legalise::{Steps, Wanted, legalise};
+use vyre_foundation::legalise::{Steps, WantedPasses, legalise};
 use vyre_foundation::math::expand;
 use vyre_foundation::optimize::{self, Target, optimize};
 
@@ -38,23 +39,26 @@ pub struct Compiled {
     /// Code whose stores to those buffers bypass the caches, compiled on first use; `None` if
     /// compiling it failed.
     past_caches: OnceLock<Option<KernelCode>>,
+    /// Whether that code is the faster one.
+    comparison: Comparison,
     /// Measured times of its dispatches.
     learnt: Learnt,
 }
 
 impl Compiled {
     /// Selects the code for a dispatch on this memory.
-    fn code_for(&self, job: &CpuJob<'_, '_>, entries: &[BufferEntry]) -> &KernelCode {
+    fn code_for(&self, job: &CpuJob<'_, '_>, entries: &[BufferEntry]) -> (&KernelCode, Option<Timed>) {
         let written = entries.iter().zip(&self.only_written).zip(&job.variant.kernel.buffers);
         let written = written.filter(|((_, only_written), _)| **only_written);
         let bytes =
             written.map(|((entry, _), buffer)| entry.length * buffer.decl.element.size() as u64).sum();
-        if !goes_past(bytes) {
-            return &self.code;
+        let (way, timed) = self.comparison.way(bytes);
+        if way == Way::Plain {
+            return (&self.code, timed);
         }
         let (kernel, form) = (&job.variant.kernel, job.variant.form);
         let past = || code_of(kernel, form, &self.only_written).ok();
-        self.past_caches.get_or_init(past).as_ref().unwrap_or(&self.code)
+        (self.past_caches.get_or_init(past).as_ref().unwrap_or(&self.code), timed)
     }
 }
 
@@ -96,7 +100,7 @@ pub(crate) fn run(mut job: CpuJob<'_, '_>) -> Result<(), BackendError> {
     for (position, copy) in copies {
         let target = match &mut job.arguments[position].memory {
             Memory::Write(bytes) => Some(&mut **bytes),
-            Memory::ResidentMut(bytes) => Some(bytes.as_mut_slice()),
+            Memory::ResidentMut(bytes) => Some(&mut ***bytes),
             Memory::Read(_) | Memory::Resident(_) => None,
         };
         if let Some(target) = target {
@@ -110,7 +114,7 @@ pub(crate) fn run(mut job: CpuJob<'_, '_>) -> Result<(), BackendError> {
 
 /// Initialises an argument's memory for the kernel and returns its address. The kernel writes only
 /// to buffers it has write access to, so a pointer to read-only memory is only read.
-fn start(argument: &mut Argument<'_, Vec<u8>>) -> *mut u8 {
+fn start(argument: &mut BoundArgument<'_, ResidentMemory>) -> *mut u8 {
     let start = argument.start;
     let in_place = |bytes: &mut [u8]| {
         start.apply(bytes);
@@ -124,7 +128,7 @@ fn start(argument: &mut Argument<'_, Vec<u8>>) -> *mut u8 {
     }
 }
 
-fn bytes<'a>(memory: &'a Memory<'_, Vec<u8>>) -> &'a [u8] {
+fn bytes<'a>(memory: &'a Memory<'_, ResidentMemory>) -> &'a [u8] {
     match memory {
         Memory::Read(bytes) => bytes,
         Memory::Write(bytes) => bytes,
@@ -178,7 +182,8 @@ fn effort(form: Form) -> Effort {
 }
 
 /// Legal forms of kernels for vectorisation.
-const WANTED: Wanted = Wanted { steps: Steps::Constant, nan_stores: true, half_floats: true, exits: false };
+const WANTED: WantedPasses =
+    WantedPasses { steps: Steps::Constant, nan_stores: true, half_floats: true, exits: false };
 
 fn passes(form: Form) -> optimize::Schedule {
     // Vector lanes divide one by one.
@@ -204,7 +209,8 @@ pub(crate) fn build(kernel: &Kernel, form: Form) -> Result<Built<Compiled>, Back
     let _span = tracing::debug_span!("cpu code", bytes).entered();
     let learnt = Learnt::new(block_cost(&optimized.body).max(1));
     let only_written = only_written(&optimized);
-    let compiled = Compiled { code, only_written, past_caches: OnceLock::new(), learnt };
+    let (past_caches, comparison) = (OnceLock::new(), Comparison::default());
+    let compiled = Compiled { code, only_written, past_caches, comparison, learnt };
     Ok(Built { kernel: optimized, code: compiled, bytes })
 }
 
@@ -328,7 +334,7 @@ unsafe impl Sync for Run<'_> {}
 
 fn execute(job: &CpuJob<'_, '_>, entries: &[BufferEntry]) -> Result<(), BackendError> {
     let CpuJob { launch, config, variant, .. } = job;
-    let (code, learnt) = (variant.code.code_for(job, entries), &variant.code.learnt);
+    let ((code, timed), learnt) = (variant.code.code_for(job, entries), &variant.code.learnt);
     let domain = launch.limit.unwrap_or_else(|| {
         // The whole grid, saturating at the `u32` limit per axis.
         std::array::from_fn(|axis| launch.grid[axis].saturating_mul(launch.workgroup[axis]))
@@ -351,11 +357,15 @@ fn execute(job: &CpuJob<'_, '_>, entries: &[BufferEntry]) -> Result<(), BackendE
         ending: AtomicU64::new(RUNNING),
         deadline,
     };
+    let begun = timed.map(|timed| (timed, Instant::now()));
     match config.timeout {
         None => run.all(),
         Some(timeout) => watched(cancel, timeout, || run.all()),
     }
     let ending = run.ending.load(Ordering::Relaxed);
+    if let Some((timed, begun)) = begun.filter(|_| ending == RUNNING) {
+        variant.code.comparison.took(timed, begun.elapsed());
+    }
     match ending as i32 {
         TRAPPED => Err(BackendError::Trapped {
             kernel: variant.kernel.display_name().to_string(),
@@ -593,8 +603,8 @@ mod tests {
     use vyre_foundation::text::parse;
 
     thread_local! {
-        /// Number of batches of this thread that were offered to all threads. Items are not counted:
-        /// on a busy machine one can seem to take long enough to be shared out by itself.
+        /// Number of batches of this thread that were offered to all threads. Items are not
+        /// counted: on a busy machine one can seem to take long enough to be shared out by itself.
         pub(super) static BATCHES_SHARED: Cell<usize> = const { Cell::new(0) };
     }
 

@@ -9,7 +9,7 @@ use crate::session::{Session, run, run_all};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use vyre_driver::binaries::Binaries;
-use vyre_driver::native::{Built, Device, Failed, Form, Job, Native, NativeBackend};
+use vyre_driver::native::{Built, Failed, Form, Job, Native, NativeBackend, NativeDevice};
 use vyre_driver::registry::{
     BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, nth_device, stamp_of_files,
 };
@@ -48,9 +48,16 @@ inventory::submit! {
 /// use vyre_driver::{DispatchConfig, VyreBackend};
 /// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 /// let out = BufferDecl::output("out", 0, DataType::U32).with_count(1);
-/// let program = Program::wrapped(vec![out], [1, 1, 1], vec![Node::store("out", Expr::u32(0), Expr::u32(9))]);
+/// let program = Program::wrapped(
+///     vec![out],
+///     [1, 1, 1],
+///     vec![Node::store("out", Expr::u32(0), Expr::u32(9))],
+/// );
 /// match Cuda::new() {
-///     Ok(cuda) => assert_eq!(cuda.dispatch(&program, &[], &DispatchConfig::default())?, [[9, 0, 0, 0]]),
+///     Ok(cuda) => {
+///         let outputs = cuda.dispatch(&program, &[], &DispatchConfig::default())?;
+///         assert_eq!(outputs, [[9, 0, 0, 0]]);
+///     }
 ///     Err(missing) => println!("SKIP {missing}"),
 /// }
 /// # Ok::<(), vyre_driver::BackendError>(())
@@ -198,7 +205,7 @@ impl Core {
     }
 }
 
-impl Device for Core {
+impl NativeDevice for Core {
     type Code = Compiled;
     type Memory = DeviceMemory;
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vyre_driver::BackendError;
 use vyre_driver::binaries::Binaries;
 use vyre_driver::native::{Built, Form};
-use vyre_foundation::emit::{Argument, CUDA, Settings, emit, prepare};
+use vyre_foundation::emit::{CUDA, EntryArgument, Settings, emit, prepare};
 use vyre_foundation::kernel::Kernel;
 
 /// Compiled code for one form of a program.
@@ -18,7 +18,7 @@ pub struct Compiled {
     module: Module,
     /// The kernel's function in the module.
     pub(crate) function: Function,
-    pub(crate) arguments: Vec<Argument>,
+    pub(crate) arguments: Vec<EntryArgument>,
     /// Number that is unique in this process: handles of unloaded code are reused.
     pub(crate) number: u64,
 }

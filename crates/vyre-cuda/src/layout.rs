@@ -7,8 +7,8 @@
 //! parameters.
 
 use crate::memory::DeviceMemory;
-use vyre_driver::native::{Argument as Bound, Few, Memory, Start};
-use vyre_foundation::emit::Argument;
+use vyre_driver::native::{BoundArgument, Few, Memory, Start};
+use vyre_foundation::emit::EntryArgument;
 use vyre_foundation::kernel::BufferId;
 
 /// Alignment of every buffer, the same as that of driver allocations.
@@ -70,26 +70,28 @@ impl<'m> Layout<'m> {
     /// ones that have been read back.
     pub(crate) fn add(
         &mut self,
-        arguments: &[Argument],
-        bound: Few<Bound<'m, DeviceMemory>>,
-        value: impl Fn(&Bound<'m, DeviceMemory>) -> u64,
+        arguments: &[EntryArgument],
+        bound: Few<BoundArgument<'m, DeviceMemory>>,
+        value: impl Fn(&BoundArgument<'m, DeviceMemory>) -> u64,
     ) {
         let number = self.items.len();
         let (mut buffers, mut fills) = (Few::new(), Few::new());
         for bound in bound {
             let id = bound.buffer;
             let given = match bound {
-                bound if arguments.contains(&Argument::Value(id)) => KernelArgument::Value(value(&bound)),
-                Bound { bytes: 0, .. } => KernelArgument::Empty,
-                Bound { memory: Memory::Resident(resident), start, .. } => {
+                bound if arguments.contains(&EntryArgument::Value(id)) => {
+                    KernelArgument::Value(value(&bound))
+                }
+                BoundArgument { bytes: 0, .. } => KernelArgument::Empty,
+                BoundArgument { memory: Memory::Resident(resident), start, .. } => {
                     fills.extend(zeros(resident, start));
                     KernelArgument::Resident(resident.pointer)
                 }
-                Bound { memory: Memory::ResidentMut(resident), start, .. } => {
+                BoundArgument { memory: Memory::ResidentMut(resident), start, .. } => {
                     fills.extend(zeros(resident, start));
                     KernelArgument::Resident(resident.pointer)
                 }
-                Bound { memory, bytes, start, .. } => {
+                BoundArgument { memory, bytes, start, .. } => {
                     let part = match (&memory, start) {
                         (Memory::Write(_), Start::Own | Start::Copy(_)) => Part::Both,
                         (Memory::Write(_), Start::Zero | Start::Zeroed | Start::Anything) => Part::Out,
@@ -102,7 +104,8 @@ impl<'m> Layout<'m> {
             };
             buffers.push((id, given));
         }
-        let control = arguments.contains(&Argument::Control).then(|| self.address(Part::Both, CONTROL_BYTES));
+        let control =
+            arguments.contains(&EntryArgument::Control).then(|| self.address(Part::Both, CONTROL_BYTES));
         self.items.push(Item { buffers, fills, control });
     }
 
@@ -202,15 +205,15 @@ mod tests {
         memory: Memory<'m, DeviceMemory>,
         bytes: usize,
         start: Start<'m>,
-    ) -> Bound<'m, DeviceMemory> {
-        Bound { buffer: BufferId(id), memory, bytes, start }
+    ) -> BoundArgument<'m, DeviceMemory> {
+        BoundArgument { buffer: BufferId(id), memory, bytes, start }
     }
 
     #[test]
     fn one_range_goes_in_and_one_comes_out() {
         let (read, mut both, mut zero, mut any) = ([1_u8; 300], [2_u8; 4], [3_u8; 5], [4_u8; 6]);
         let mut layout = Layout::default();
-        let arguments = [Argument::Control, Argument::Value(BufferId(5))];
+        let arguments = [EntryArgument::Control, EntryArgument::Value(BufferId(5))];
         let buffers = [
             bound(0, Memory::Write(&mut any), 6, Start::Anything),
             bound(1, Memory::Read(&read), 300, Start::Own),

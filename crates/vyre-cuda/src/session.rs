@@ -24,22 +24,28 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre_driver::BackendError;
-use vyre_driver::native::{Argument as Bound, Failed, Job, Memory, Variant};
-use vyre_foundation::emit::{Argument, STOPPED, TRAPPED};
+use vyre_driver::native::{BoundArgument, Failed, Job, Memory, Variant};
+use vyre_foundation::emit::{EntryArgument, STOPPED, TRAPPED};
 use vyre_foundation::launch::Launch;
 
-/// Calls that move more bytes than this copy directly from the caller's memory.
+/// Calls that move more bytes than this copy directly from the caller's memory: pinned memory
+/// cannot be swapped out, and each session has its own. Not measured: `cuda` has never run on a
+/// device. This holds for the sizes and times below as well.
 const MOST_PINNED: usize = 64 << 20;
 /// Calls up to this size are copied to pinned memory in one piece before the device starts; larger
 /// ones are pipelined in pieces of this size.
 const PIECE: usize = 4 << 20;
-/// Maximum device memory that an idle session keeps.
+/// Maximum device memory that an idle session keeps: four calls of the size up to which memory is
+/// pinned.
 const MOST_KEPT: usize = 256 << 20;
-/// Workgroups per slice. A device runs through that many quickly when each ends at its start.
+/// Workgroups per slice of a call with a deadline. A device runs through that many quickly when
+/// each ends at its start.
 const SLICE: u64 = 1 << 16;
-/// Number of calls that a session remembers to detect repetition.
+/// Number of calls that a session remembers to detect repetition: each can keep a graph, and a loop
+/// repeats few calls.
 const MOST_RECENT: usize = 4;
-/// How long a kernel has to end after it was asked to stop.
+/// How long a kernel has to end after it was asked to stop: it polls in its loops, so that a second
+/// would be long.
 const GRACE: Duration = Duration::from_secs(10);
 /// `CU_STREAM_NON_BLOCKING`, `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
 const NON_BLOCKING: u32 = 1;
@@ -63,13 +69,13 @@ unsafe impl Send for Session {}
 #[derive(PartialEq, Eq)]
 struct Recorded {
     copy_in: usize,
-    work: Vec<Work>,
+    work: Vec<DeviceWork>,
     copy_out: (usize, usize),
 }
 
 /// Work that the device does between the copies, in order.
 #[derive(PartialEq, Eq)]
-enum Work {
+enum DeviceWork {
     /// Zeroes a range: address and length in bytes.
     Fill(u64, usize),
     Launch(Launched),
@@ -77,7 +83,7 @@ enum Work {
 
 impl Recorded {
     fn launches(&self) -> usize {
-        self.work.iter().filter(|work| matches!(work, Work::Launch(_))).count()
+        self.work.iter().filter(|work| matches!(work, DeviceWork::Launch(_))).count()
     }
 }
 
@@ -101,12 +107,12 @@ impl std::fmt::Debug for Session {
 pub(crate) fn run(core: &Core, job: Job<'_, '_, Core>) -> Result<Option<Duration>, BackendError> {
     let deadline = job.config.timeout.and_then(|limit| Some((Instant::now().checked_add(limit)?, limit)));
     let timed = job.timed;
-    Call { core, deadline, timed }.run(vec![job]).map_err(|failed| failed.error)
+    SessionCall { core, deadline, timed }.run(vec![job]).map_err(|failed| failed.error)
 }
 
 /// Runs batch items, or sequence steps, in one call.
 pub(crate) fn run_all(core: &Core, jobs: Vec<Job<'_, '_, Core>>) -> Result<(), Failed> {
-    Call { core, deadline: None, timed: false }.run(jobs).map(drop)
+    SessionCall { core, deadline: None, timed: false }.run(jobs).map(drop)
 }
 
 /// An item of a call: its code and its launch.
@@ -117,13 +123,13 @@ struct Item<'a> {
 }
 
 /// One call with one or more items. Only a single item can have a deadline or be timed.
-struct Call<'a> {
+struct SessionCall<'a> {
     core: &'a Core,
     deadline: Option<(Instant, Duration)>,
     timed: bool,
 }
 
-impl Call<'_> {
+impl SessionCall<'_> {
     fn run(&self, jobs: Vec<Job<'_, '_, Core>>) -> Result<Option<Duration>, Failed> {
         let begun = |error| Failed { done: 0, error };
         if jobs.is_empty() {
@@ -136,7 +142,7 @@ impl Call<'_> {
         for Job { variant, launch, arguments, .. } in jobs {
             debug_assert!(variant.code.is_of(context));
             let values = self.values(&variant.code, &arguments).map_err(begun)?;
-            let value = |bound: &Bound<'_, DeviceMemory>| {
+            let value = |bound: &BoundArgument<'_, DeviceMemory>| {
                 values.iter().find(|(id, _)| *id == bound.buffer).map_or(0, |(_, value)| *value)
             };
             layout.add(&variant.code.arguments, arguments, value);
@@ -158,9 +164,10 @@ impl Call<'_> {
     fn values(
         &self,
         code: &Compiled,
-        bound: &[Bound<'_, DeviceMemory>],
+        bound: &[BoundArgument<'_, DeviceMemory>],
     ) -> Result<Vec<(vyre_foundation::kernel::BufferId, u64)>, BackendError> {
-        let by_value = bound.iter().filter(|bound| code.arguments.contains(&Argument::Value(bound.buffer)));
+        let by_value =
+            bound.iter().filter(|bound| code.arguments.contains(&EntryArgument::Value(bound.buffer)));
         let mut values = Vec::new();
         for bound in by_value {
             let mut value = [0; 8];
@@ -207,31 +214,31 @@ impl Call<'_> {
 
     /// Work of all items. A folded launch is split at the device's axis limit, and into slices if
     /// there is a deadline.
-    fn work(&self, layout: &Layout<'_>, items: &[Item<'_>], base: u64) -> Vec<Work> {
+    fn work(&self, layout: &Layout<'_>, items: &[Item<'_>], base: u64) -> Vec<DeviceWork> {
         let longest = self.core.context.device.most_groups[0];
         let mut all = Vec::new();
         for (item, Item { variant, launch }) in items.iter().enumerate() {
-            all.extend(layout.fills(item, base).map(|(pointer, bytes)| Work::Fill(pointer, bytes)));
+            all.extend(layout.fills(item, base).map(|(pointer, bytes)| DeviceWork::Fill(pointer, bytes)));
             let Compiled { function, arguments, number, .. } = &variant.code;
             if launch.grid.contains(&0) {
                 continue;
             }
             let parameters = |first: u64| {
-                let parameter = |argument: &Argument| match *argument {
-                    Argument::Control => base + layout.control(item).unwrap_or(0) as u64,
-                    Argument::Memory(id) | Argument::Value(id) => layout.argument(item, id, base),
-                    Argument::Length(id) => launch.lengths[id.index()].into(),
-                    Argument::Last(axis) => {
+                let parameter = |argument: &EntryArgument| match *argument {
+                    EntryArgument::Control => base + layout.control(item).unwrap_or(0) as u64,
+                    EntryArgument::Memory(id) | EntryArgument::Value(id) => layout.argument(item, id, base),
+                    EntryArgument::Length(id) => launch.lengths[id.index()].into(),
+                    EntryArgument::Last(axis) => {
                         let last = |limit: [u32; 3]| limit[usize::from(axis)].wrapping_sub(1);
                         launch.limit.map_or(u32::MAX, last).into()
                     }
-                    Argument::FirstGroup => first,
-                    Argument::Grid(axis) => launch.grid[usize::from(axis)].into(),
+                    EntryArgument::FirstGroup => first,
+                    EntryArgument::Grid(axis) => launch.grid[usize::from(axis)].into(),
                 };
                 arguments.iter().map(parameter).collect()
             };
             let one = |groups, first| {
-                Work::Launch(Launched {
+                DeviceWork::Launch(Launched {
                     code: *number,
                     function: *function,
                     groups,
@@ -287,7 +294,7 @@ impl Call<'_> {
         session.copy_in_pieces(layout)?;
         let (mut late, sliced) = (false, self.deadline.is_some() && recorded.launches() > 1);
         // Buffers are cleared before the kernel's timing starts.
-        let first = recorded.work.iter().position(|work| matches!(work, Work::Launch(_)));
+        let first = recorded.work.iter().position(|work| matches!(work, DeviceWork::Launch(_)));
         for (number, work) in recorded.work.iter().enumerate() {
             if self.deadline.is_some_and(|(end, _)| Instant::now() >= end) {
                 late = true;
@@ -544,10 +551,10 @@ impl Session {
         }
     }
 
-    fn work(&self, work: &Work) -> Result<(), BackendError> {
+    fn work(&self, work: &DeviceWork) -> Result<(), BackendError> {
         match work {
-            Work::Fill(pointer, bytes) => self.fill(*pointer, *bytes),
-            Work::Launch(launch) => self.launch(launch),
+            DeviceWork::Fill(pointer, bytes) => self.fill(*pointer, *bytes),
+            DeviceWork::Launch(launch) => self.launch(launch),
         }
     }
 

@@ -20,7 +20,7 @@ use std::time::SystemTime;
 /// The magic number of a file; its version changes with the layout.
 const MARK: &[u8] = b"vyre binary 2\n";
 
-/// Size limit of the folder: hundreds of the largest binaries.
+/// Size limit of the folder: 200 of the largest binaries seen (0.6 MB).
 const MOST_BYTES: u64 = 128 << 20;
 
 /// Size limit of a binary; larger ones are not stored. The largest

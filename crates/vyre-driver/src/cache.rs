@@ -107,14 +107,24 @@ pub struct CacheStatistics {
 /// ```
 /// use std::sync::Arc;
 /// use vyre_conform::backends::NullBackend;
-/// use vyre_driver::{Cached, DispatchConfig, PipelineCache, PipelineKey, VyreBackend, next_backend_instance, pipeline};
+/// use vyre_driver::{
+///     Cached, DispatchConfig, PipelineCache, PipelineKey, VyreBackend, next_backend_instance,
+///     pipeline,
+/// };
 /// use vyre_foundation::ir::Program;
 ///
 /// let backend = Arc::new(NullBackend::default());
-/// let (cache, program, config) = (PipelineCache::default(), Program::empty(), DispatchConfig::default());
-/// let key = PipelineKey::new(next_backend_instance(), &backend.device_profile(), &program, &config);
+/// let (cache, program, config) =
+///     (PipelineCache::default(), Program::empty(), DispatchConfig::default());
+/// let key =
+///     PipelineKey::new(next_backend_instance(), &backend.device_profile(), &program, &config);
 /// for _ in 0..3 {
-///     let compile = || Ok(Cached { pipeline: pipeline::compile(backend.clone(), &program, &config)?, bytes: 100 });
+///     let compile = || {
+///         Ok(Cached {
+///             pipeline: pipeline::compile(backend.clone(), &program, &config)?,
+///             bytes: 100,
+///         })
+///     };
 ///     cache.get_or_compile(&key, compile)?;
 /// }
 /// assert_eq!((cache.statistics().hits, cache.statistics().misses), (2, 1));
@@ -123,7 +133,7 @@ pub struct CacheStatistics {
 #[derive(Default)]
 pub struct PipelineCache {
     limits: CacheLimits,
-    entries: RwLock<Entries>,
+    entries: RwLock<CacheEntries>,
     clock: AtomicU64,
     audit: PipelineCacheAudit,
     failures: AtomicU64,
@@ -131,14 +141,14 @@ pub struct PipelineCache {
 }
 
 #[derive(Default)]
-struct Entries {
-    all: HashMap<PipelineKey, Arc<Entry>>,
+struct CacheEntries {
+    all: HashMap<PipelineKey, Arc<CacheEntry>>,
     /// Wide enough that no number of entries overflows it.
     bytes: u128,
 }
 
 /// A pipeline, or a compile in progress that others wait for.
-struct Entry {
+struct CacheEntry {
     thread: ThreadId,
     outcome: OnceLock<Result<Cached, BackendError>>,
     last_used: AtomicU64,
@@ -162,7 +172,8 @@ impl PipelineCache {
         }
         let (mut own, thread) = (None, thread::current().id());
         let make = || {
-            let entry = Entry { thread, outcome: OnceLock::new(), last_used: AtomicU64::new(self.now()) };
+            let entry =
+                CacheEntry { thread, outcome: OnceLock::new(), last_used: AtomicU64::new(self.now()) };
             own.insert(Arc::new(entry)).clone()
         };
         let entry = self.write().all.entry(key.clone()).or_insert_with(make).clone();
@@ -194,8 +205,8 @@ impl PipelineCache {
     /// Drops every pipeline of a backend instance whose device is lost.
     pub fn forget_backend(&self, backend_instance: u64) {
         let mut guard = self.write();
-        let Entries { all, bytes } = &mut *guard;
-        let of_backend = |key: &PipelineKey, entry: &mut Arc<Entry>| {
+        let CacheEntries { all, bytes } = &mut *guard;
+        let of_backend = |key: &PipelineKey, entry: &mut Arc<CacheEntry>| {
             key.backend_instance == backend_instance && entry.cached().is_some()
         };
         let dropped: Vec<_> = all.extract_if(of_backend).collect();
@@ -230,7 +241,7 @@ impl PipelineCache {
         &self.audit
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Entries> {
+    fn write(&self) -> RwLockWriteGuard<'_, CacheEntries> {
         self.entries.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -240,7 +251,7 @@ impl PipelineCache {
     }
 
     /// Completes a compile: stores the outcome and wakes the waiting requests.
-    fn land(&self, key: &PipelineKey, entry: &Arc<Entry>, outcome: Result<Cached, BackendError>) {
+    fn land(&self, key: &PipelineKey, entry: &Arc<CacheEntry>, outcome: Result<Cached, BackendError>) {
         let mut dropped = Vec::new();
         let mut guard = self.write();
         if let Ok(cached) = &outcome {
@@ -258,7 +269,11 @@ impl PipelineCache {
 
     /// Evicts the least recently used entries until one more of this size, already in the map,
     /// fits. The scan is linear, which is negligible beside a compile.
-    fn make_room(&self, Entries { all, bytes: held }: &mut Entries, bytes: u64) -> Vec<Arc<Entry>> {
+    fn make_room(
+        &self,
+        CacheEntries { all, bytes: held }: &mut CacheEntries,
+        bytes: u64,
+    ) -> Vec<Arc<CacheEntry>> {
         let mut dropped = Vec::new();
         while all.len() > self.limits.entries.max(1) || *held + u128::from(bytes) > self.limits.bytes.into() {
             let ready = all.iter().filter(|(_, entry)| entry.cached().is_some());
@@ -276,7 +291,7 @@ impl PipelineCache {
     }
 }
 
-impl Entry {
+impl CacheEntry {
     /// The compiled pipeline, if it is ready.
     fn cached(&self) -> Option<&Cached> {
         self.outcome.get()?.as_ref().ok()

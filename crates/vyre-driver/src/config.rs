@@ -49,10 +49,17 @@ macro_rules! dispatch_config {
         ///
         /// ```
         /// use vyre_driver::DispatchConfig;
-        /// let compiled = DispatchConfig { ulp_budget: Some(2), label: Some("saxpy".into()), ..Default::default() };
+        /// let compiled = DispatchConfig {
+        ///     ulp_budget: Some(2),
+        ///     label: Some("saxpy".into()),
+        ///     ..Default::default()
+        /// };
         /// let call = DispatchConfig { ulp_budget: Some(0), ..Default::default() };
         /// let effective = call.over(&compiled);
-        /// assert_eq!((effective.ulp_budget, effective.label.as_deref()), (Some(0), Some("saxpy")));
+        /// assert_eq!(
+        ///     (effective.ulp_budget, effective.label.as_deref()),
+        ///     (Some(0), Some("saxpy"))
+        /// );
         /// ```
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]

@@ -57,7 +57,8 @@ impl fmt::Display for Unfinished {
 }
 
 /// Stack size: drivers traverse expressions recursively, and long kernels need more than the
-/// default.
+/// default. Eight times the 8 MiB that Linux gives to a first thread; chosen, not measured. It is
+/// address space: memory is committed only as it is used.
 const STACK: usize = 64 << 20;
 
 /// Work on a dedicated thread, which can enter drivers.

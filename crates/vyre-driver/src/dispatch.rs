@@ -5,8 +5,9 @@
 //!
 //! ```text
 //! dispatch_borrowed_batched → dispatch_borrowed_batched_into → dispatch_borrowed_into ─┐
-//! dispatch_persistent_handles_into → dispatch_persistent_handles ──────────────────────┼→ dispatch_borrowed → dispatch
-//! dispatch_timed, dispatch_bound ──────────────────────────────────────────────────────┘
+//! dispatch_persistent_handles_into → dispatch_persistent_handles ──────────────────────┤
+//! dispatch_timed, dispatch_bound ──────────────────────────────────────────────────────┤
+//!                                                     dispatch ← dispatch_borrowed ←───┘
 //! ```
 
 use crate::observability::{LaunchRecord, observe_launch};

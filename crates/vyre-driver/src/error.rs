@@ -28,7 +28,8 @@ macro_rules! backend_errors {
         ///
         /// ```
         /// use vyre_driver::BackendError;
-        /// let error = BackendError::UnsupportedFeature { name: "f64".into(), backend: "toy".into() };
+        /// let error =
+        ///     BackendError::UnsupportedFeature { name: "f64".into(), backend: "toy".into() };
         /// assert_eq!(error.code(), 3);
         /// assert_eq!(error.to_string(), "backend `toy` does not support f64");
         /// assert!(error.fix().is_some());
@@ -104,7 +105,7 @@ backend_errors! {
     } ("dispatch on `{backend}` failed: {message}")
     Some("read the message; memory given for writing has unspecified contents");
 
-    6 InvalidProgram "The program, or the inputs given to it, break a rule that holds on every backend." {
+    6 InvalidProgram "The program or its inputs break a rule that holds on every backend." {
         /// All diagnostics.
         diagnostics: Diagnostics,
     } ("{}{diagnostics}", heading(diagnostics))

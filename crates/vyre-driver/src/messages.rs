@@ -27,11 +27,15 @@ use std::sync::{Arc, PoisonError, RwLock};
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::launch::Launch;
 pub use vyre_foundation::messages::Message;
-use vyre_foundation::messages::{Lowered, Messages, Wanted, lower};
+use vyre_foundation::messages::{Lowered, Messages, WantedMessages, lower};
 
-/// Initial capacity for the messages of a dispatch.
+/// Initial capacity for the messages of a dispatch: 16 KiB without operands, 144 KiB with 16
+/// operands of 64 bits. Chosen so that clearing and reading the buffer stays cheap; dispatches with
+/// more messages are repeated.
 pub const FIRST_RECORDS: u32 = 1024;
-/// Maximum size of the messages of a dispatch, in bytes.
+/// Maximum size of the messages of a dispatch, in bytes: a bound on what a kernel that prints in
+/// every invocation can occupy. It holds four million messages without operands, or 466,000 of the
+/// longest.
 pub const MOST_BYTES: usize = 64 << 20;
 
 /// The prints of dispatches.
@@ -261,7 +265,7 @@ fn compiled(
     config: &DispatchConfig,
     records: u32,
 ) -> Result<Option<MessageCode>, BackendError> {
-    let wanted = Wanted { asserts: config.asserts.unwrap_or(true), records };
+    let wanted = WantedMessages { asserts: config.asserts.unwrap_or(true), records };
     let Some(lowered) = lower(program, wanted)? else { return Ok(None) };
     let pipeline = make_silent(backend, &lowered.program, &with_room(config, &lowered))?;
     let input = lowered.position(Access::is_input);

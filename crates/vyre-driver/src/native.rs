@@ -1,20 +1,21 @@
 //! One pipeline implementation for every backend that compiles.
 //!
-//! A backend is a [`Device`]: a compiler ([`build`](Device::build)), a launcher
-//! ([`run`](Device::run)) and, optionally, resident memory ([`allocate`](Device::allocate)). A type
-//! that holds a [`Native`] and implements [`NativeBackend`] is a
-//! [`VyreBackend`](crate::VyreBackend). Everything else is implemented here:
+//! A backend is a [`NativeDevice`]: a compiler ([`build`](NativeDevice::build)), a launcher
+//! ([`run`](NativeDevice::run)) and, optionally, resident memory
+//! ([`allocate`](NativeDevice::allocate)). A type that holds a [`Native`] and implements
+//! [`NativeBackend`] is a [`VyreBackend`](crate::VyreBackend). Everything else is implemented here:
 //!
 //! ```text
-//! program ─▶ admission ─▶ Form ─▶ build ─▶ Variant       one per form, made when a call first asks for it
-//! call ─▶ arguments ─▶ plan (form, launch, dispatch checks) ─▶ starts (coverage) ─▶ Job ─▶ run ─▶ slots, record
+//! program ─▶ admission ─▶ Form ─▶ build ─▶ Variant     one per form, made at its first call
+//! call ─▶ arguments ─▶ plan (form, launch, dispatch checks) ─▶ starts (coverage)
+//!      ─▶ Job ─▶ run ─▶ slots, record
 //! ```
 //!
 //! Each thread caches the plans of its last calls, so a call with the same shape, lengths and
 //! uniforms is not planned again.
 //!
-//! Every buffer of a call is one [`Argument`] from binding to launch: its memory, its length, and
-//! its required contents at kernel start. Resident buffers are locked in handle order for the
+//! Every buffer of a call is one [`BoundArgument`] from binding to launch: its memory, its length,
+//! and its required contents at kernel start. Resident buffers are locked in handle order for the
 //! duration of a call, shared for readers and exclusive for a writer. Handles are unique in the
 //! process, so a handle from another backend instance is refused.
 
@@ -27,7 +28,7 @@ mod resident;
 mod slots;
 
 pub use crate::Failed;
-pub use argument::{Argument, Memory, Start};
+pub use argument::{BoundArgument, Memory, Start};
 pub use backend::{Native, NativeBackend};
 
 use crate::{BackendError, CacheLimits, DeviceProfile, DispatchConfig, Schedule, default_supported_ops};
@@ -45,7 +46,7 @@ pub type Few<T> = SmallVec<[T; 8]>;
 
 /// The interface that a backend implements; see the module documentation. Only the methods without
 /// a default are required.
-pub trait Device: Send + Sync + Sized + 'static {
+pub trait NativeDevice: Send + Sync + Sized + 'static {
     /// The compiled form of a kernel.
     type Code: Send + Sync;
     /// A resident buffer.
@@ -216,7 +217,7 @@ impl Form {
     }
 }
 
-/// The result of [`Device::build`].
+/// The result of [`NativeDevice::build`].
 #[derive(Debug)]
 pub struct Built<C> {
     /// The optimized kernel that was compiled.
@@ -242,28 +243,28 @@ pub struct Variant<C> {
 }
 
 /// One dispatch that is ready to run.
-pub struct Job<'a, 'm, D: Device> {
+pub struct Job<'a, 'm, D: NativeDevice> {
     /// The code.
     pub variant: &'a Variant<D::Code>,
     /// The size of the launch.
     pub launch: &'a Launch,
     /// The memory of every bound buffer, in binding order.
-    pub arguments: Few<Argument<'m, D::Memory>>,
+    pub arguments: Few<BoundArgument<'m, D::Memory>>,
     /// The configuration.
     pub config: &'a DispatchConfig,
     /// Whether to measure the kernel's time on the device.
     pub timed: bool,
 }
 
-impl<D: Device> std::fmt::Debug for Job<'_, '_, D> {
+impl<D: NativeDevice> std::fmt::Debug for Job<'_, '_, D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Job").field("launch", &self.launch).finish_non_exhaustive()
     }
 }
 
-impl<'m, D: Device> Job<'_, 'm, D> {
+impl<'m, D: NativeDevice> Job<'_, 'm, D> {
     /// The argument of a bound buffer.
-    pub fn argument(&self, id: BufferId) -> Option<&Argument<'m, D::Memory>> {
+    pub fn argument(&self, id: BufferId) -> Option<&BoundArgument<'m, D::Memory>> {
         self.arguments.iter().find(|argument| argument.buffer == id)
     }
 

@@ -10,7 +10,7 @@
 //! so that threads seldom share a line, and a snapshot sums the groups. Sums are exact once the
 //! launches have returned.
 
-use crate::trace::{self, Span};
+use crate::trace::{self, TraceSpan};
 use crate::{BackendError, DispatchConfig};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -59,7 +59,9 @@ macro_rules! counters {
         /// The counters, summed over all threads. Exact when no launch is running.
         ///
         /// ```
-        /// use vyre_driver::observability::{LaunchRecord, record_launch, snapshot_dispatch_telemetry};
+        /// use vyre_driver::observability::{
+        ///     LaunchRecord, record_launch, snapshot_dispatch_telemetry,
+        /// };
         /// let before = snapshot_dispatch_telemetry();
         /// record_launch(LaunchRecord::default());
         /// assert_eq!(snapshot_dispatch_telemetry().since(&before).launches, 1);
@@ -218,7 +220,7 @@ pub fn observe_launch<T>(
     let result = run();
     if let Some(began) = began {
         let error = result.as_ref().err();
-        trace::record(&Span { name: "vyre.dispatch", subject, began, error });
+        trace::record(&TraceSpan { name: "vyre.dispatch", subject, began, error });
     }
     result.map(|(value, record)| {
         counting.completed = Some(record);
@@ -236,7 +238,7 @@ pub(crate) fn observe_compile<T>(
     let result = make();
     if trace::now().is_some() {
         let error = result.as_ref().err();
-        trace::record(&Span { name: "vyre.compile", subject: backend, began: start, error });
+        trace::record(&TraceSpan { name: "vyre.compile", subject: backend, began: start, error });
     }
     let stripe = stripe();
     stripe.compile_ns.fetch_add(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), Relaxed);

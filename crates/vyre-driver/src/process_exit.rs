@@ -17,8 +17,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
-/// Maximum wait, so that a hung driver does not block the exit.
+/// Maximum wait, so that a hung driver does not block the exit. Chosen for a user who waits for the
+/// prompt, not measured.
 const LIMIT: Duration = Duration::from_secs(5);
+/// Interval at which the exiting thread looks whether the others are outside: it delays the exit by
+/// at most this.
 const STEP: Duration = Duration::from_millis(1);
 
 static ENDING: AtomicBool = AtomicBool::new(false);

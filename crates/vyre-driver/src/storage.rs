@@ -22,6 +22,8 @@ pub const TABLES_VARIABLE: &str = "VYRE_TABLES";
 
 /// The environment variable that limits the size of reproducible files, in MiB.
 pub const CACHE_LIMIT_VARIABLE: &str = "VYRE_CACHE_LIMIT";
+/// The limit without that variable: four full folders of binaries ([`binaries`](crate::binaries),
+/// 128 MiB each).
 const CACHE_LIMIT_MIB: u64 = 512;
 
 /// The files of all tables; a table whose path is `None` stays in memory.

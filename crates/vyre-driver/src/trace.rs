@@ -52,12 +52,12 @@ pub fn start_from_env() -> io::Result<bool> {
 pub fn stop() -> io::Result<()> {
     ON.store(false, Relaxed);
     let Some(mut trace) = lock().take() else { return Ok(()) };
-    let last = Span { name: "vyre.trace.end", subject: "", began: Instant::now(), error: None };
+    let last = TraceSpan { name: "vyre.trace.end", subject: "", began: Instant::now(), error: None };
     trace.write(&last, b"\n]\n")
 }
 
 /// An operation with a duration.
-pub(crate) struct Span<'a> {
+pub(crate) struct TraceSpan<'a> {
     /// The operation.
     pub(crate) name: &'static str,
     /// What it was applied to.
@@ -74,7 +74,7 @@ pub(crate) fn now() -> Option<Instant> {
 }
 
 /// Records a span that ends now.
-pub(crate) fn record(span: &Span<'_>) {
+pub(crate) fn record(span: &TraceSpan<'_>) {
     let mut guard = lock();
     let Some(trace) = &mut *guard else { return };
     if let Err(error) = trace.write(span, b",\n") {
@@ -85,7 +85,7 @@ pub(crate) fn record(span: &Span<'_>) {
 }
 
 impl Trace {
-    fn write(&mut self, span: &Span<'_>, separator: &[u8]) -> io::Result<()> {
+    fn write(&mut self, span: &TraceSpan<'_>, separator: &[u8]) -> io::Result<()> {
         let micros = |from: Instant, to: Instant| to.saturating_duration_since(from).as_nanos() as f64 / 1e3;
         // Times are in microseconds since the start of the trace.
         let mut event = json!({

@@ -5,7 +5,7 @@
 //! device's context: every later call returns the same error.
 
 use crate::nvrtc::MARK;
-use crate::ptx::{DeviceMemory, Entry, Fault, Grid, Machine, parse};
+use crate::ptx::{DeviceMemory, EntryFunction, Fault, Grid, Machine, parse};
 use crate::setting;
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn cuModuleLoadData(module: *mut *mut c_void, image: *cons
             String::from_utf8_lossy(std::slice::from_raw_parts(bytes.add(16), length)).into_owned()
         };
         let parsed = parse(&text).map_err(|_| INVALID_IMAGE)?;
-        let entries: Vec<Arc<Entry>> = parsed.entries.into_iter().map(Arc::new).collect();
+        let entries: Vec<Arc<EntryFunction>> = parsed.entries.into_iter().map(Arc::new).collect();
         // SAFETY: the caller's promise.
         unsafe { *module = Box::into_raw(Box::new(entries)).cast() };
         Ok(())
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn cuModuleUnload(module: *mut c_void) -> c_int {
     within(|_| {
         // SAFETY: created by `cuModuleLoadData` and not used afterwards. Launches hold their own
         // references to entries.
-        drop(unsafe { Box::from_raw(module.cast::<Vec<Arc<Entry>>>()) });
+        drop(unsafe { Box::from_raw(module.cast::<Vec<Arc<EntryFunction>>>()) });
         Ok(())
     })
 }
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn cuModuleGetFunction(
         // SAFETY: the caller's promise; a function is the address of its entry in the module.
         unsafe {
             let name = CStr::from_ptr(name).to_string_lossy();
-            let entries = &*module.cast::<Vec<Arc<Entry>>>();
+            let entries = &*module.cast::<Vec<Arc<EntryFunction>>>();
             let entry = entries.iter().find(|entry| entry.name == name).ok_or(NOT_FOUND)?;
             *function = std::ptr::from_ref(entry).cast_mut().cast();
         }
@@ -376,7 +376,7 @@ enum Command {
     CopyIn { to: u64, from: usize, bytes: usize },
     CopyOut { to: usize, from: u64, bytes: usize },
     Fill { at: u64, byte: u8, bytes: usize },
-    Launch { entry: Arc<Entry>, grid: Grid, parameters: Arc<[u8]> },
+    Launch { entry: Arc<EntryFunction>, grid: Grid, parameters: Arc<[u8]> },
     Record(Arc<Mutex<Option<Instant>>>),
     Free(u64),
 }
@@ -589,7 +589,7 @@ pub unsafe extern "C" fn cuLaunchKernel(
         // SAFETY: the function is from `cuModuleGetFunction` and its module is loaded; there is a
         // pointer for each parameter, to as many bytes as it has.
         unsafe {
-            let entry = function.cast::<Arc<Entry>>().as_ref().ok_or(INVALID_VALUE)?.clone();
+            let entry = function.cast::<Arc<EntryFunction>>().as_ref().ok_or(INVALID_VALUE)?.clone();
             let mut bytes = vec![0; entry.parameter_bytes()];
             for (at, parameter) in entry.parameters.iter().enumerate() {
                 let from = (*parameters.add(at)).cast::<u8>();

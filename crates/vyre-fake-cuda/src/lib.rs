@@ -5,7 +5,8 @@
 //! variable `VYRE_FAKE_CUDA` ([`setting`]) configures the devices and injected faults, and
 //! `VYRE_REAL_NVRTC` names the real NVRTC.
 
-#![allow(unsafe_code)] // These are the functions of a C interface; every block states who upholds what.
+// These are the functions of a C interface; every block states who upholds what.
+#![allow(unsafe_code)]
 
 pub mod driver;
 pub mod nvrtc;

@@ -8,11 +8,11 @@
 //! the same length: regardless of the contents of other elements and of how the columns are split
 //! into dispatches, an element gets the same bits.
 //!
-//! **Proof.** One walk assigns each value a [`Class`]: the position itself, the number of elements,
-//! a value of the element, or something that varies with the position or the number. A position can
-//! index columns and be compared with the number of elements, which is above every position; it
-//! must not affect a stored value, a condition, a loop bound or an index in any other way. A
-//! variable has the class that all its assignments share.
+//! **Proof.** One walk assigns each value a [`Dependence`]: the position itself, the number of
+//! elements, a value of the element, or something that varies with the position or the number. A
+//! position can index columns and be compared with the number of elements, which is above every
+//! position; it must not affect a stored value, a condition, a loop bound or an index in any other
+//! way. A variable has the dependence that all its assignments share.
 //!
 //! **Other rejections.** Atomics, barriers, subgroup ops, workgroup memory and queries about the
 //! grid couple invocations. A trap or a failed assert in one element would discard the results of
@@ -45,21 +45,29 @@ pub struct Elementwise {
 /// use vyre_foundation::elementwise::elementwise;
 /// use vyre_foundation::text::parse;
 /// let kernel = |line: &str| {
-///     let text = format!("kernel k(a: f32 uniform, x: read f32[], y: output f32[]) {{ region \"r\" {{ {line} }} }}");
+///     let text = format!(
+///         "kernel k(a: f32 uniform, x: read f32[], y: output f32[]) {{ region \"r\" {{ {line} }} }}"
+///     );
 ///     parse(&text).and_then(|program| program.validate())
 /// };
-/// let (scale, shift) = (kernel("let i = invocation.x; y[i] = a * x[i]")?, kernel("let i = invocation.x; y[i] = a * x[i + 1]")?);
+/// let (scale, shift) = (
+///     kernel("let i = invocation.x; y[i] = a * x[i]")?,
+///     kernel("let i = invocation.x; y[i] = a * x[i + 1]")?,
+/// );
 /// let proved = elementwise(&scale);
 /// assert_eq!(proved.map(|found| (found.columns.len(), found.parameters.len())), Ok((2, 1)));
 /// let refused = elementwise(&shift).unwrap_err();
-/// assert_eq!(refused.message, "`k` is not elementwise: it reads `x` at a position other than its own");
+/// assert_eq!(
+///     refused.message,
+///     "`k` is not elementwise: it reads `x` at a position other than its own"
+/// );
 /// # Ok::<(), vyre_foundation::diagnostics::Diagnostics>(())
 /// ```
 pub fn elementwise(kernel: &KernelBody) -> Result<Elementwise, Diagnostic> {
-    prove(kernel).map_err(|Reason { why, at }| why.diagnostic(kernel, at))
+    prove(kernel).map_err(|NotElementwise { why, at }| why.diagnostic(kernel, at))
 }
 
-fn prove(kernel: &KernelBody) -> Result<Elementwise, Reason> {
+fn prove(kernel: &KernelBody) -> Result<Elementwise, NotElementwise> {
     if let Some(site) = kernel.messages.first() {
         return Err(Why::Message { is_assert: site.is_assert }.at(place_of(kernel, site)));
     }
@@ -68,12 +76,12 @@ fn prove(kernel: &KernelBody) -> Result<Elementwise, Reason> {
     }
     let (mut columns, mut parameters) = (Vec::new(), Vec::new());
     for id in kernel.bound_buffers() {
-        match kind(kernel, id) {
-            Kind::Column if has_all_elements(kernel, id) => columns.push(id),
-            Kind::Column => return Err(Why::Length(id).nowhere()),
-            Kind::Parameter => parameters.push(id),
-            Kind::Shared => return Err(Why::Fixed(id).nowhere()),
-            Kind::Workgroup => unreachable!("workgroup memory is not bound"),
+        match role(kernel, id) {
+            BufferRole::Column if has_all_elements(kernel, id) => columns.push(id),
+            BufferRole::Column => return Err(Why::Length(id).nowhere()),
+            BufferRole::Parameter => parameters.push(id),
+            BufferRole::Shared => return Err(Why::Fixed(id).nowhere()),
+            BufferRole::Workgroup => unreachable!("workgroup memory is not bound"),
         }
     }
     if !runs_over_elements(kernel) {
@@ -96,7 +104,7 @@ fn place_of(kernel: &KernelBody, site: &Site) -> Option<Span> {
 
 /// The role of a buffer in an elementwise kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum BufferRole {
     Column,
     Parameter,
     /// Written and of a fixed size, so that the elements would share it.
@@ -104,28 +112,28 @@ enum Kind {
     Workgroup,
 }
 
-fn kind(kernel: &KernelBody, id: BufferId) -> Kind {
+fn role(kernel: &KernelBody, id: BufferId) -> BufferRole {
     let decl = &kernel.buffer(id).decl;
     match decl.access {
-        Access::Uniform => Kind::Parameter,
-        Access::Workgroup => Kind::Workgroup,
-        Access::Read if decl.count > 0 => Kind::Parameter,
-        Access::ReadWrite | Access::Output if decl.count > 0 => Kind::Shared,
-        Access::Read | Access::ReadWrite | Access::Output => Kind::Column,
+        Access::Uniform => BufferRole::Parameter,
+        Access::Workgroup => BufferRole::Workgroup,
+        Access::Read if decl.count > 0 => BufferRole::Parameter,
+        Access::ReadWrite | Access::Output if decl.count > 0 => BufferRole::Shared,
+        Access::Read | Access::ReadWrite | Access::Output => BufferRole::Column,
     }
 }
 
 /// Whether a column cannot have a length other than that of all columns.
 fn has_all_elements(kernel: &KernelBody, id: BufferId) -> bool {
     let buffer = kernel.buffer(id);
-    let borrowed = buffer.len_of.is_none_or(|from| kind(kernel, from) == Kind::Column);
+    let borrowed = buffer.len_of.is_none_or(|from| role(kernel, from) == BufferRole::Column);
     borrowed && buffer.length.as_ref().is_none_or(|length| is_count(kernel, length))
 }
 
 fn runs_over_elements(kernel: &KernelBody) -> bool {
     let one = |known: &Known| *known == Known::Const(Value::U32(1));
     match &kernel.domain {
-        KernelDomain::LenOf(id) => kind(kernel, *id) == Kind::Column,
+        KernelDomain::LenOf(id) => role(kernel, *id) == BufferRole::Column,
         KernelDomain::Axes([x, y, z]) => is_count(kernel, x) && one(y) && one(z),
         KernelDomain::Counts(_) | KernelDomain::Given => false,
     }
@@ -134,7 +142,7 @@ fn runs_over_elements(kernel: &KernelBody) -> bool {
 /// Whether the expression is the number of elements.
 fn is_count(kernel: &KernelBody, known: &Known) -> bool {
     match known {
-        Known::Len(id) => kind(kernel, *id) == Kind::Column,
+        Known::Len(id) => role(kernel, *id) == BufferRole::Column,
         Known::Op(op, args) => keeps_equal(*op) && args.iter().all(|arg| is_count(kernel, arg)),
         Known::Const(_) | Known::Element(..) | Known::Groups(_) => false,
     }
@@ -147,7 +155,7 @@ fn keeps_equal(op: Op) -> bool {
 
 /// Why a kernel is not elementwise, and where.
 #[derive(Clone, Debug)]
-struct Reason {
+struct NotElementwise {
     why: Why,
     at: Option<Span>,
 }
@@ -171,11 +179,11 @@ enum Why {
 }
 
 impl Why {
-    fn at(self, at: Option<Span>) -> Reason {
-        Reason { why: self, at }
+    fn at(self, at: Option<Span>) -> NotElementwise {
+        NotElementwise { why: self, at }
     }
 
-    fn nowhere(self) -> Reason {
+    fn nowhere(self) -> NotElementwise {
         self.at(None)
     }
 
@@ -226,7 +234,7 @@ impl Why {
 
 /// What a value depends on.
 #[derive(Clone, Copy, Debug)]
-enum Class {
+enum Dependence {
     /// Only the values of the element, and parameters.
     Element,
     /// The position of the element itself.
@@ -237,71 +245,73 @@ enum Class {
     Varying(Why, Option<Span>),
 }
 
-impl Class {
-    /// The class of a value that can be either.
-    fn or(self, other: Class, at: Option<Span>) -> Class {
+impl Dependence {
+    /// The dependence of a value that can be either.
+    fn or(self, other: Dependence, at: Option<Span>) -> Dependence {
         match (self, other) {
-            (Class::Element, Class::Element) => Class::Element,
-            (Class::Position, Class::Position) => Class::Position,
-            (Class::Count, Class::Count) => Class::Count,
-            (Class::Varying(..), _) => self,
-            (_, Class::Varying(..)) => other,
-            (Class::Position, _) | (_, Class::Position) => Class::Varying(Why::Position, at),
-            (Class::Count, Class::Element) | (Class::Element, Class::Count) => Class::Varying(Why::Count, at),
+            (Dependence::Element, Dependence::Element) => Dependence::Element,
+            (Dependence::Position, Dependence::Position) => Dependence::Position,
+            (Dependence::Count, Dependence::Count) => Dependence::Count,
+            (Dependence::Varying(..), _) => self,
+            (_, Dependence::Varying(..)) => other,
+            (Dependence::Position, _) | (_, Dependence::Position) => Dependence::Varying(Why::Position, at),
+            (Dependence::Count, Dependence::Element) | (Dependence::Element, Dependence::Count) => {
+                Dependence::Varying(Why::Count, at)
+            }
         }
     }
 
-    /// The class of a value computed from it.
-    fn used(self, at: Option<Span>) -> Class {
+    /// The dependence of a value computed from it.
+    fn used(self, at: Option<Span>) -> Dependence {
         match self {
-            Class::Element | Class::Varying(..) => self,
-            Class::Position => Class::Varying(Why::Position, at),
-            Class::Count => Class::Varying(Why::Count, at),
+            Dependence::Element | Dependence::Varying(..) => self,
+            Dependence::Position => Dependence::Varying(Why::Position, at),
+            Dependence::Count => Dependence::Varying(Why::Count, at),
         }
     }
 
     fn is_varying(self) -> bool {
-        matches!(self, Class::Varying(..))
+        matches!(self, Dependence::Varying(..))
     }
 }
 
 struct Walk<'k> {
     kernel: &'k KernelBody,
-    values: Vec<Class>,
+    values: Vec<Dependence>,
     /// `None` until the first assignment.
-    locals: Vec<Option<Class>>,
-    arrays: Vec<Class>,
+    locals: Vec<Option<Dependence>>,
+    arrays: Vec<Dependence>,
     changed: bool,
 }
 
 /// Number of rounds after which all variables are taken to vary.
 ///
-/// Each round advances the class of a variable along a short chain; real kernels need two or three
-/// rounds. Giving up keeps the time linear for adversarial programs.
+/// Each round advances the dependence of a variable along a short chain; real kernels need two or
+/// three rounds. Giving up keeps the time linear for adversarial programs.
 const MAX_ROUNDS: usize = 16;
 
 impl<'k> Walk<'k> {
     fn new(kernel: &'k KernelBody) -> Walk<'k> {
         Walk {
             kernel,
-            values: vec![Class::Element; kernel.values.len()],
+            values: vec![Dependence::Element; kernel.values.len()],
             locals: vec![None; kernel.locals.len()],
-            arrays: vec![Class::Element; kernel.arrays.len()],
+            arrays: vec![Dependence::Element; kernel.arrays.len()],
             changed: true,
         }
     }
 
-    fn run(mut self) -> Result<(), Reason> {
+    fn run(mut self) -> Result<(), NotElementwise> {
         let mut rounds = 0;
         let mut found = Ok(());
         while self.changed {
             self.changed = false;
             rounds += 1;
             if rounds == MAX_ROUNDS {
-                self.locals.fill(Some(Class::Varying(Why::Position, None)));
-                self.arrays.fill(Class::Varying(Why::Position, None));
+                self.locals.fill(Some(Dependence::Varying(Why::Position, None)));
+                self.arrays.fill(Dependence::Varying(Why::Position, None));
             }
-            // A reason found before all classes are known may not be the first one, but it is
+            // A reason found before all dependences are known may not be the first one, but it is
             // valid.
             found = self.block(&self.kernel.body);
             if found.is_err() {
@@ -311,32 +321,33 @@ impl<'k> Walk<'k> {
         found
     }
 
-    fn block(&mut self, block: &[Stmt]) -> Result<(), Reason> {
+    fn block(&mut self, block: &[Stmt]) -> Result<(), NotElementwise> {
         block.iter().try_for_each(|stmt| self.stmt(&stmt.kind, stmt.at))
     }
 
-    fn stmt(&mut self, kind: &StmtKind, at: Option<Span>) -> Result<(), Reason> {
+    fn stmt(&mut self, kind: &StmtKind, at: Option<Span>) -> Result<(), NotElementwise> {
         match kind {
-            StmtKind::Def(value, def) => self.values[value.index()] = self.class_of(def, at)?,
+            StmtKind::Def(value, def) => self.values[value.index()] = self.dependence_of(def, at)?,
             StmtKind::Set(local, value) => {
-                let class = self.values[value.index()];
+                let dependence = self.values[value.index()];
                 let known = &mut self.locals[local.index()];
-                let joined = known.map_or(class, |known| known.or(class, at));
+                let joined = known.map_or(dependence, |known| known.or(dependence, at));
                 self.changed |=
-                    known.is_none() || joined.is_varying() != known.is_some_and(Class::is_varying);
+                    known.is_none() || joined.is_varying() != known.is_some_and(Dependence::is_varying);
                 *known = Some(joined);
             }
             StmtKind::Clear(_) => {}
             StmtKind::Store { place: Place::Buffer(id), index, value, .. } => {
                 self.memory(*id, at)?;
-                if !matches!(self.values[index.index()], Class::Position) {
+                if !matches!(self.values[index.index()], Dependence::Position) {
                     return Err(Why::Writes(*id).at(at));
                 }
                 self.free(*value, at)?;
             }
             StmtKind::Store { place: Place::Array(array), index, value, .. } => {
-                let class = self.values[index.index()].used(at).or(self.values[value.index()].used(at), at);
-                let joined = self.arrays[array.index()].or(class, at);
+                let dependence =
+                    self.values[index.index()].used(at).or(self.values[value.index()].used(at), at);
+                let joined = self.arrays[array.index()].or(dependence, at);
                 self.changed |= joined.is_varying() != self.arrays[array.index()].is_varying();
                 self.arrays[array.index()] = joined;
             }
@@ -347,7 +358,7 @@ impl<'k> Walk<'k> {
             }
             StmtKind::For { counter, from, to, step, body } => {
                 [from, to, step].into_iter().try_for_each(|bound| self.free(*bound, at))?;
-                self.values[counter.index()] = Class::Element;
+                self.values[counter.index()] = Dependence::Element;
                 self.block(body)?;
             }
             StmtKind::Loop(body) | StmtKind::Region { body, .. } => self.block(body)?,
@@ -359,36 +370,36 @@ impl<'k> Walk<'k> {
     }
 
     /// Requires that a value is independent of the position and the number of elements.
-    fn free(&self, value: ValueId, at: Option<Span>) -> Result<(), Reason> {
+    fn free(&self, value: ValueId, at: Option<Span>) -> Result<(), NotElementwise> {
         match self.values[value.index()].used(at) {
-            Class::Varying(why, since) => Err(why.at(since.or(at))),
-            Class::Element | Class::Position | Class::Count => Ok(()),
+            Dependence::Varying(why, since) => Err(why.at(since.or(at))),
+            Dependence::Element | Dependence::Position | Dependence::Count => Ok(()),
         }
     }
 
     /// Rejects workgroup memory, which belongs to no element.
-    fn memory(&self, id: BufferId, at: Option<Span>) -> Result<(), Reason> {
-        match kind(self.kernel, id) {
-            Kind::Workgroup => Err(Why::Workgroup(id).at(at)),
-            Kind::Column | Kind::Parameter | Kind::Shared => Ok(()),
+    fn memory(&self, id: BufferId, at: Option<Span>) -> Result<(), NotElementwise> {
+        match role(self.kernel, id) {
+            BufferRole::Workgroup => Err(Why::Workgroup(id).at(at)),
+            BufferRole::Column | BufferRole::Parameter | BufferRole::Shared => Ok(()),
         }
     }
 
-    fn class_of(&self, def: &Def, at: Option<Span>) -> Result<Class, Reason> {
+    fn dependence_of(&self, def: &Def, at: Option<Span>) -> Result<Dependence, NotElementwise> {
         Ok(match def {
-            Def::Const(_) => Class::Element,
-            // Not yet assigned in this round; a later round will know the class.
-            Def::Get(local) => self.locals[local.index()].unwrap_or(Class::Element),
+            Def::Const(_) => Dependence::Element,
+            // Not yet assigned in this round; a later round will know the dependence.
+            Def::Get(local) => self.locals[local.index()].unwrap_or(Dependence::Element),
             Def::Op(op, operands) => self.op(*op, operands, at),
             Def::Load { place: Place::Array(array), index, .. } => {
                 self.arrays[array.index()].or(self.values[index.index()].used(at), at)
             }
             Def::Load { place: Place::Buffer(id), index, .. } => self.load(*id, *index, at)?,
-            Def::Len(id) if kind(self.kernel, *id) == Kind::Column => Class::Count,
-            Def::Len(_) => Class::Element,
-            Def::Builtin(Builtin::InvocationId, 0) => Class::Position,
+            Def::Len(id) if role(self.kernel, *id) == BufferRole::Column => Dependence::Count,
+            Def::Len(_) => Dependence::Element,
+            Def::Builtin(Builtin::InvocationId, 0) => Dependence::Position,
             // The domain is a single row.
-            Def::Builtin(Builtin::InvocationId, _) => Class::Element,
+            Def::Builtin(Builtin::InvocationId, _) => Dependence::Element,
             Def::Builtin(
                 Builtin::WorkgroupId | Builtin::LocalId | Builtin::GridSize | Builtin::WorkgroupSize,
                 _,
@@ -398,18 +409,18 @@ impl<'k> Walk<'k> {
         })
     }
 
-    fn load(&self, id: BufferId, index: ValueId, at: Option<Span>) -> Result<Class, Reason> {
+    fn load(&self, id: BufferId, index: ValueId, at: Option<Span>) -> Result<Dependence, NotElementwise> {
         let index = self.values[index.index()];
-        match (kind(self.kernel, id), index) {
-            (Kind::Column, Class::Position) => Ok(Class::Element),
-            (Kind::Column | Kind::Shared, _) => Err(Why::Reads(id).at(at)),
-            (Kind::Parameter, _) => Ok(index.used(at)),
-            (Kind::Workgroup, _) => Err(Why::Workgroup(id).at(at)),
+        match (role(self.kernel, id), index) {
+            (BufferRole::Column, Dependence::Position) => Ok(Dependence::Element),
+            (BufferRole::Column | BufferRole::Shared, _) => Err(Why::Reads(id).at(at)),
+            (BufferRole::Parameter, _) => Ok(index.used(at)),
+            (BufferRole::Workgroup, _) => Err(Why::Workgroup(id).at(at)),
         }
     }
 
-    fn op(&self, op: Op, operands: &[ValueId], at: Option<Span>) -> Class {
-        let classes = operands.iter().map(|operand| self.values[operand.index()]);
+    fn op(&self, op: Op, operands: &[ValueId], at: Option<Span>) -> Dependence {
+        let dependences = operands.iter().map(|operand| self.values[operand.index()]);
         match (
             op,
             operands.first().map(|a| self.values[a.index()]),
@@ -417,19 +428,19 @@ impl<'k> Walk<'k> {
         ) {
             (
                 Op::Lt | Op::Le | Op::Gt | Op::Ge | Op::Eq | Op::Ne,
-                Some(Class::Position),
-                Some(Class::Count),
+                Some(Dependence::Position),
+                Some(Dependence::Count),
             )
             | (
                 Op::Lt | Op::Le | Op::Gt | Op::Ge | Op::Eq | Op::Ne,
-                Some(Class::Count),
-                Some(Class::Position),
+                Some(Dependence::Count),
+                Some(Dependence::Position),
             ) => {
                 // Every position is below the number of elements, so the result is constant.
-                Class::Element
+                Dependence::Element
             }
-            (_, Some(Class::Count), Some(Class::Count)) if keeps_equal(op) => Class::Count,
-            (..) => classes.fold(Class::Element, |all, class| all.or(class.used(at), at)),
+            (_, Some(Dependence::Count), Some(Dependence::Count)) if keeps_equal(op) => Dependence::Count,
+            (..) => dependences.fold(Dependence::Element, |all, dependence| all.or(dependence.used(at), at)),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::diagnostics::{Code, Diagnostic, Diagnostics};
 use crate::ir::{Access, Builtin};
 use crate::kernel::interval::Interval;
 use crate::kernel::known::Lookup;
-use crate::kernel::proof::Facts;
+use crate::kernel::proof::LaunchFacts;
 use crate::kernel::{BufferId, Doubts, KernelBody, KernelDomain, Known, Proof};
 #[cfg(feature = "compiler")]
 use crate::optimize::dispatch_iteration_bound;
@@ -27,26 +27,27 @@ pub struct Overrides {
     pub domain: Option<[u32; 3]>,
 }
 
-/// An argument for a buffer: its length in bytes, and its contents if the host can read them.
+/// An argument for a buffer, as the size of a launch depends on it: its length in bytes, and its
+/// contents if the host can read them.
 ///
 /// A kernel whose domain or lengths depend on uniforms needs the contents of those.
 #[derive(Clone, Copy, Debug)]
-pub struct Argument<'a> {
+pub struct LaunchArgument<'a> {
     /// The length in bytes.
     pub length: usize,
     /// The contents, if the host can read them.
     pub contents: Option<&'a [u8]>,
 }
 
-impl From<usize> for Argument<'_> {
+impl From<usize> for LaunchArgument<'_> {
     fn from(length: usize) -> Self {
-        Argument { length, contents: None }
+        LaunchArgument { length, contents: None }
     }
 }
 
-impl<'a> From<&'a [u8]> for Argument<'a> {
+impl<'a> From<&'a [u8]> for LaunchArgument<'a> {
     fn from(contents: &'a [u8]) -> Self {
-        Argument { length: contents.len(), contents: Some(contents) }
+        LaunchArgument { length: contents.len(), contents: Some(contents) }
     }
 }
 
@@ -71,7 +72,7 @@ pub struct Launch {
 impl Launch {
     /// Computes the launch of `kernel` for these inputs, or for inputs of these lengths in bytes:
     /// one per read, uniform and read_write buffer, in binding order.
-    pub fn from_inputs<'a, A: Into<Argument<'a>> + Copy>(
+    pub fn from_inputs<'a, A: Into<LaunchArgument<'a>> + Copy>(
         kernel: &KernelBody,
         inputs: &[A],
         overrides: Overrides,
@@ -89,7 +90,7 @@ impl Launch {
     /// Computes the launch of `kernel` for this bound memory, or for memory of these lengths in
     /// bytes: one per buffer except workgroup memory, in binding order. Outputs have the lengths of
     /// their arguments.
-    pub fn from_bound<'a, A: Into<Argument<'a>> + Copy>(
+    pub fn from_bound<'a, A: Into<LaunchArgument<'a>> + Copy>(
         kernel: &KernelBody,
         bound: &[A],
         overrides: Overrides,
@@ -102,7 +103,7 @@ impl Launch {
     /// Recomputes this launch as [`from_bound`](Self::from_bound) would, reusing its memory;
     /// `bound` is the kernel's [`bound_buffers`](KernelBody::bound_buffers). After an error its
     /// contents are unspecified.
-    pub fn fit_bound<'a, A: Into<Argument<'a>> + Copy>(
+    pub fn fit_bound<'a, A: Into<LaunchArgument<'a>> + Copy>(
         &mut self,
         kernel: &KernelBody,
         bound: &[BufferId],
@@ -122,7 +123,7 @@ impl Launch {
     /// returns an element of a `read` or `uniform` buffer, zero if out of range, or `None` if its
     /// memory cannot be read.
     pub fn doubts(&self, proof: &Proof, element: &mut dyn FnMut(BufferId, u32) -> Option<Value>) -> Doubts {
-        proof.fails(&mut Facts { launch: self, element })
+        proof.fails(&mut LaunchFacts { launch: self, element })
     }
 
     /// The values of a builtin over all invocations that run.
@@ -156,11 +157,11 @@ impl Launch {
     pub fn domain_on<'a>(
         kernel: &KernelBody,
         overrides: Overrides,
-        memory: &dyn Fn(BufferId) -> Argument<'a>,
+        memory: &dyn Fn(BufferId) -> LaunchArgument<'a>,
     ) -> Option<u64> {
         let mut domain = overrides.domain.unwrap_or([0; 3]);
         if overrides.domain.is_none() {
-            let mut bound = BoundMemory { kernel, memory };
+            let mut bound = BoundSizes { kernel, memory };
             for (axis, count) in domain.iter_mut().enumerate() {
                 *count = kernel.domain.axis(axis)?.evaluate(&mut bound)?.as_u32()?;
             }
@@ -175,12 +176,12 @@ impl Launch {
 }
 
 /// Bound memory as a source of sizes.
-struct BoundMemory<'k, 'a> {
+struct BoundSizes<'k, 'a> {
     kernel: &'k KernelBody,
-    memory: &'k dyn Fn(BufferId) -> Argument<'a>,
+    memory: &'k dyn Fn(BufferId) -> LaunchArgument<'a>,
 }
 
-impl Lookup for BoundMemory<'_, '_> {
+impl Lookup for BoundSizes<'_, '_> {
     fn length(&mut self, buffer: BufferId) -> Option<u32> {
         let length = (self.memory)(buffer).length / self.kernel.buffer(buffer).decl.element.size();
         u32::try_from(length).ok()
@@ -229,7 +230,7 @@ impl Lookup for Sizing<'_, '_> {
 }
 
 impl<'k, 'a> Sizing<'k, 'a> {
-    fn new<A: Into<Argument<'a>> + Copy>(
+    fn new<A: Into<LaunchArgument<'a>> + Copy>(
         kernel: &'k KernelBody,
         given: &[BufferId],
         arguments: &[A],
@@ -243,7 +244,7 @@ impl<'k, 'a> Sizing<'k, 'a> {
         let lengths = kernel.buffers.iter().map(fixed).collect();
         let mut sizing = Sizing { kernel, lengths, contents: Vec::new(), faults: Vec::new() };
         for (&id, &argument) in given.iter().zip(arguments) {
-            let argument: Argument<'a> = argument.into();
+            let argument: LaunchArgument<'a> = argument.into();
             sizing.take(id, argument.length);
             if let Some(contents) = argument.contents.filter(|_| kernel.sized_by_elements) {
                 sizing.contents.push((id, contents));
@@ -361,7 +362,7 @@ impl<'k, 'a> Sizing<'k, 'a> {
         if self.kernel.coarsening > 1 && overrides.grid.is_some() {
             let elements = self.kernel.coarsening;
             self.faults.push(grid_size(format!(
-                "a grid is given to a kernel whose invocations handle {elements} elements each"
+                "the grid cannot be overridden: each invocation of the kernel handles {elements} elements"
             )));
             return;
         }

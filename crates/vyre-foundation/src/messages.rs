@@ -4,9 +4,10 @@
 //! ordinary statements replace them and write to an added buffer, last in binding order:
 //!
 //! ```text
-//! word 0    how many messages there were
-//! word 1    how many of them are failed asserts
-//! then      records of one length: the number of the message in the program, the invocation's x, y and z, the operands
+//! word 0    number of messages
+//! word 1    number of failed asserts among them
+//! then      records of one length: the number of the message in the program, the invocation's
+//!           x, y and z, the operands
 //! ```
 //! Functions that emit messages are inlined first (`inline`), since only the kernel can access
 //! buffers. An atomic add on word 0 reserves a record; nothing is written past the last record, so
@@ -33,7 +34,7 @@ const COUNTING_ENDS: u32 = 1 << 31;
 
 /// Which messages a program emits, and how many fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedMessages {
     /// Whether asserts are checked.
     pub asserts: bool,
     /// Capacity of the buffer, in messages.
@@ -83,7 +84,7 @@ impl Messages {
 }
 
 /// Lowers the messages of a program; `None` if it has none that are wanted and can run unchanged.
-pub fn lower(program: &Program, wanted: Wanted) -> Result<Option<Lowered>, Diagnostics> {
+pub fn lower(program: &Program, wanted: WantedMessages) -> Result<Option<Lowered>, Diagnostics> {
     program.validate()?;
     let inlined = inline::inline(program);
     let program = inlined.as_ref().unwrap_or(program);
@@ -93,14 +94,14 @@ pub fn lower(program: &Program, wanted: Wanted) -> Result<Option<Lowered>, Diagn
     }
     let operand_words = |site: &Site| site.types.iter().map(|ty| words(*ty)).sum::<u32>();
     let stride = RECORD_HEADER_WORDS + kernel.messages.iter().map(operand_words).max().unwrap_or(0);
-    let names = Names::new(program);
+    let names = FreeNames::new(program);
     let count = HEADER_WORDS.saturating_add(stride.saturating_mul(wanted.records));
     let mut buffers = program.buffers().to_vec();
     buffers
         .push(BufferDecl::read_write(&*names.buffer, free_binding(program), DataType::U32).with_count(count));
     let source = program.source();
     let functions = source.map_or(0, |_| function_nodes(program));
-    let mut lowering = Lowering {
+    let mut lowering = MessageLowering {
         wanted,
         kernel: &kernel,
         names,
@@ -239,13 +240,13 @@ fn expr_nodes(expr: &Expr) -> usize {
     count
 }
 
-/// Names that the program does not use.
-struct Names {
+/// Free names: those that the program does not use.
+struct FreeNames {
     buffer: String,
 }
 
-impl Names {
-    fn new(program: &Program) -> Names {
+impl FreeNames {
+    fn new(program: &Program) -> FreeNames {
         let mut longest = 0;
         let mut see = |name: &Name| {
             let rest = name.strip_prefix("messages").unwrap_or_default();
@@ -271,7 +272,7 @@ impl Names {
             | Node::Assert { .. } => {}
         };
         walk_block(program.entry(), &mut declared, &mut |_| {});
-        Names { buffer: format!("messages{}", "_".repeat(longest)) }
+        FreeNames { buffer: format!("messages{}", "_".repeat(longest)) }
     }
 
     /// A variable for a message.
@@ -280,10 +281,10 @@ impl Names {
     }
 }
 
-struct Lowering<'a> {
-    wanted: Wanted,
+struct MessageLowering<'a> {
+    wanted: WantedMessages,
     kernel: &'a Kernel,
-    names: Names,
+    names: FreeNames,
     stride: u32,
     /// Index of the next message.
     next: u32,
@@ -293,7 +294,7 @@ struct Lowering<'a> {
     tree: Vec<Span>,
 }
 
-impl Lowering<'_> {
+impl MessageLowering<'_> {
     fn block(&mut self, block: &Block) -> Block {
         let nodes: Vec<Node> = block.iter().filter_map(|node| self.node(node)).collect();
         Block::new(nodes)
@@ -406,7 +407,7 @@ fn to_words(value: Expr, ty: ValueType) -> Vec<Expr> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Wanted, lower};
+    use super::{WantedMessages, lower};
     use crate::diagnostics::Code;
     use crate::ir::{MAX_BLOCK_DEPTH, Program};
     use crate::text::parse;
@@ -434,7 +435,7 @@ mod tests {
     /// In a valid program, inlined calls never nest deeper than the block limit.
     #[test]
     fn every_valid_program_tells_its_messages() {
-        let wanted = Wanted { asserts: true, records: 8 };
+        let wanted = WantedMessages { asserts: true, records: 8 };
         let (mut valid, mut too_deep) = (0, 0);
         for functions in 0..8 {
             for blocks in (0..MAX_BLOCK_DEPTH - 6).step_by(5) {

@@ -99,13 +99,13 @@ impl One {
         lanes: u32,
         (order, sanitize): (Order, bool),
     ) -> Result<vyre_reference::Run, RunError> {
-        let options = vyre_reference::Options {
+        let options = vyre_reference::RunOptions {
             overrides: Overrides { grid: Some(grid), ..Overrides::default() },
             subgroup_size: lanes.clamp(1, 64),
             order,
             timeout: Some(Duration::from_secs(4)),
             sanitize,
-            ..vyre_reference::Options::default()
+            ..vyre_reference::RunOptions::default()
         };
         let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         interpret(&self.kernel, &inputs, &options)

@@ -8,7 +8,8 @@ use naga::{Module, ShaderStage};
 use std::sync::Arc;
 use vyre_foundation::diagnostics::Diagnostics;
 
-/// Stack size of the thread. naga recurses over nested code; anything within the limits fits. Only
+/// Stack size of the thread. naga recurses over nested code; at the limits, WGSL needs at most 2
+/// MiB in a release build, and the rest is a reserve for debug builds and the other languages. Only
 /// the used part is ever touched.
 const STACK: usize = 256 << 20;
 

@@ -5,7 +5,7 @@ use vyre_conform::filetest::{Command, FileTest};
 use vyre_foundation::diagnostics::{Code, Diagnostics};
 use vyre_foundation::ir::Program;
 use vyre_import::{Options, Source, import, mended};
-use vyre_reference::{Options as RunOptions, run};
+use vyre_reference::{RunOptions, run};
 
 /// Compiles a WGSL shader without overrides to SPIR-V with naga.
 fn spirv(text: &str) -> Vec<u32> {

@@ -77,7 +77,9 @@ fn measured(function: &ItemFn) -> (TokenStream, Duration) {
         let began = Instant::now();
         let item: ItemFn = syn::parse2(item).expect("it was a function");
         tokens = match is_marked(function, "kernel") {
-            true => kernel::expand(&syn::parse2::<signature::Options>(arguments).expect("options"), &item),
+            true => {
+                kernel::expand(&syn::parse2::<signature::KernelOptions>(arguments).expect("options"), &item)
+            }
             false => function::expand(&item),
         };
         least = least.min(began.elapsed());

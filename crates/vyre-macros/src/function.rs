@@ -7,7 +7,7 @@ use crate::check;
 use crate::host;
 use crate::read::{Read, Reader, fault, plain, span_of, untold};
 use crate::signature;
-use crate::source::{self, Source};
+use crate::source::{self, CheckedSource};
 use crate::text::Writer;
 use crate::tree::{Block, VariableId};
 use crate::types::{Scalar, Type};
@@ -32,7 +32,7 @@ pub(crate) fn expand(item: &ItemFn) -> TokenStream {
             let errors = faults.iter().map(Error::to_compile_error);
             // The body is not checked again; the signature is kept for its callers.
             let kept = quote!(#(#errors)* #(#attrs)* #[allow(unused)] #vis #sig { ::std::unreachable!() });
-            (kept, Source::default(), quote!(&[]))
+            (kept, CheckedSource::default(), quote!(&[]))
         }
     };
     let (name, title, source) = (&sig.ident, plain(&sig.ident), source.tokens());
@@ -43,7 +43,7 @@ pub(crate) fn expand(item: &ItemFn) -> TokenStream {
         #[allow(non_camel_case_types, dead_code)]
         #vis struct #name {}
         impl ::vyre::typed::KernelFunction for #name {
-            const FUNCTION: &'static ::vyre::typed::Function = &::vyre::typed::Function {
+            const FUNCTION: &'static ::vyre::typed::EmbeddedFunction = &::vyre::typed::EmbeddedFunction {
                 name: ::std::concat!(::std::module_path!(), "::", #title),
                 source: #source,
                 functions: #functions,
@@ -52,7 +52,7 @@ pub(crate) fn expand(item: &ItemFn) -> TokenStream {
     }
 }
 
-fn read(reader: &mut Reader, item: &ItemFn) -> Result<(Block, Source), Vec<Error>> {
+fn read(reader: &mut Reader, item: &ItemFn) -> Result<(Block, CheckedSource), Vec<Error>> {
     let (parameters, result) = parameters(reader, item).map_err(|fault| vec![fault])?;
     let ty = Type::Known(result);
     reader.result = Some(ty);
@@ -73,7 +73,7 @@ fn read(reader: &mut Reader, item: &ItemFn) -> Result<(Block, Source), Vec<Error
 
 fn parameters(reader: &mut Reader, item: &ItemFn) -> Read<(Vec<VariableId>, Scalar)> {
     if !item.sig.generics.params.is_empty() {
-        return fault(span_of(&item.sig.generics), "functions of kernels have no type parameters");
+        return fault(span_of(&item.sig.generics), "functions in kernels have no type parameters");
     }
     let mut found = Vec::new();
     for input in &item.sig.inputs {
@@ -89,7 +89,7 @@ fn parameters(reader: &mut Reader, item: &ItemFn) -> Read<(Vec<VariableId>, Scal
     }
     match &item.sig.output {
         ReturnType::Type(_, ty) => Ok((found, reader.scalar(ty)?)),
-        ReturnType::Default => fault(span_of(&item.sig.ident), "a function of a kernel gives a number back"),
+        ReturnType::Default => fault(span_of(&item.sig.ident), "a function in a kernel returns a number"),
     }
 }
 
@@ -99,7 +99,7 @@ fn checked(
     parameters: &[VariableId],
     result: Scalar,
     body: &Block,
-) -> Result<Source, Vec<Error>> {
+) -> Result<CheckedSource, Vec<Error>> {
     let mut writer = Writer::new(reader);
     let name = plain(&item.sig.ident);
     let written = writer.function(&name, parameters, result, body);
@@ -110,5 +110,5 @@ fn checked(
     }
     let program = check::program(&written, &stand_ins, item.sig.ident.span().into())?;
     let own = program.functions().iter().filter(|function| *function.name == *name).cloned().collect();
-    Ok(Source::new(written.text, program.with_functions(own), constants, reader))
+    Ok(CheckedSource::new(written.text, program.with_functions(own), constants, reader))
 }

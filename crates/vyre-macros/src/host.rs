@@ -9,8 +9,8 @@ use crate::extent::Extent;
 use crate::read::Reader;
 use crate::table::{Host, Method};
 use crate::tree::{
-    Binary, Block, Element, Elements, Message, Range, Size, Slice, SliceOf, Statement, StatementKind, Target,
-    Value, ValueKind, VariableId,
+    AssignmentTarget, Binary, Block, Element, Elements, Message, Range, Size, Slice, SliceOf, Statement,
+    StatementKind, Value, ValueKind, VariableId,
 };
 use crate::types::{Scalar, Type};
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream};
@@ -304,31 +304,31 @@ impl Rust<'_> {
         quote_spanned!(span=> let #declared = #values;)
     }
 
-    fn target(&self, target: &Target, span: Span) -> TokenStream {
+    fn target(&self, target: &AssignmentTarget, span: Span) -> TokenStream {
         match target {
-            Target::Variable(_, ident) => quote!(#ident),
-            Target::Element(place) => self.place(place, span.into()),
+            AssignmentTarget::Variable(_, ident) => quote!(#ident),
+            AssignmentTarget::Element(place) => self.place(place, span.into()),
         }
     }
 
     /// A float that is written to memory, with NaNs as a kernel stores them.
-    fn stored(&self, target: &Target, value: TokenStream, span: Span) -> TokenStream {
+    fn stored(&self, target: &AssignmentTarget, value: TokenStream, span: Span) -> TokenStream {
         match target {
-            Target::Element(Element { slice: Slice { of: SliceOf::Buffer(at), .. }, .. })
+            AssignmentTarget::Element(Element { slice: Slice { of: SliceOf::Buffer(at), .. }, .. })
                 if self.reader.buffers[*at].element.is_float() =>
             {
                 quote_spanned!(span=> ::vyre::host::stored(#value))
             }
-            Target::Element(_) | Target::Variable(..) => value,
+            AssignmentTarget::Element(_) | AssignmentTarget::Variable(..) => value,
         }
     }
 
-    fn update(&self, op: Binary, target: &Target, value: &Value, span: Span) -> TokenStream {
+    fn update(&self, op: Binary, target: &AssignmentTarget, value: &Value, span: Span) -> TokenStream {
         let symbol = operator(op, span);
         let value = self.value(value);
         let ty = match target {
-            Target::Variable(id, _) => self.reader.variables[id.0].ty,
-            Target::Element(place) => match place.slice.of {
+            AssignmentTarget::Variable(id, _) => self.reader.variables[id.0].ty,
+            AssignmentTarget::Element(place) => match place.slice.of {
                 SliceOf::Buffer(at) => Type::Known(self.reader.buffers[at].element),
                 SliceOf::Array(id) => self.reader.variables[id.0].ty,
             },

@@ -1,6 +1,6 @@
 //! `vyre::include_kernel!`: the same items from a `.vyre` file, checked when the crate is built.
 
-use crate::source::Source;
+use crate::source::CheckedSource;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use std::path::PathBuf;
@@ -90,7 +90,7 @@ fn items(include: &Include, program: &Program) -> Result<TokenStream, Error> {
     let (vis, count) = (&include.vis, bound.len());
     let about = format!("A call of the kernel in `{}`.", include.path.value());
     let belongs = format!("What belongs to the kernel [`{name}()`].");
-    let source = Source::wire(program).tokens();
+    let source = CheckedSource::wire(program).tokens();
     Ok(quote! {
         #[doc = #about]
         #[must_use = "a call does nothing until it is run"]
@@ -104,8 +104,8 @@ fn items(include: &Include, program: &Program) -> Result<TokenStream, Error> {
         #[allow(dead_code)]
         impl #name {
             #[doc(hidden)]
-            pub fn __kernel() -> &'static ::vyre::typed::Kernel {
-                static KERNEL: ::vyre::typed::Kernel = ::vyre::typed::Kernel::new(#source, &[]);
+            pub fn __kernel() -> &'static ::vyre::typed::EmbeddedKernel {
+                static KERNEL: ::vyre::typed::EmbeddedKernel = ::vyre::typed::EmbeddedKernel::new(#source, &[]);
                 &KERNEL
             }
 

@@ -8,8 +8,8 @@
 use crate::check;
 use crate::host;
 use crate::read::{Read, Reader, fault, plain, span_of, untold};
-use crate::signature::{self, GenericParameters, Options};
-use crate::source::{self, Source};
+use crate::signature::{self, GenericParameters, KernelOptions};
+use crate::source::{self, CheckedSource};
 use crate::text::{Header, Writer};
 use crate::tree::{Access, Block, Buffer, Domain, Length, Parameter, Size};
 use crate::types::Scalar;
@@ -26,10 +26,10 @@ struct Instance {
     domain: Domain,
     workgroup: Vec<Size>,
     body: Block,
-    source: Source,
+    source: CheckedSource,
 }
 
-pub(crate) fn expand(options: &Options, item: &ItemFn) -> TokenStream {
+pub(crate) fn expand(options: &KernelOptions, item: &ItemFn) -> TokenStream {
     let generics = match check_signature(item).and_then(|()| GenericParameters::read(&item.sig.generics)) {
         Ok(generics) => generics,
         Err(fault) => return fault.to_compile_error(),
@@ -53,7 +53,7 @@ pub(crate) fn expand(options: &Options, item: &ItemFn) -> TokenStream {
 fn check_signature(item: &ItemFn) -> Read<()> {
     let signature = &item.sig;
     if let ReturnType::Type(_, ty) = &signature.output {
-        return fault(span_of(ty), "a kernel gives nothing back; take a `&mut` slice and write to it");
+        return fault(span_of(ty), "a kernel returns nothing; take a `&mut` slice and write to it");
     }
     if let Some(word) = &signature.asyncness {
         return fault(span_of(word), "a kernel cannot be `async`");
@@ -65,7 +65,7 @@ fn check_signature(item: &ItemFn) -> Read<()> {
 }
 
 fn read(
-    options: &Options,
+    options: &KernelOptions,
     item: &ItemFn,
     generics: &GenericParameters,
     types: HashMap<String, Scalar>,
@@ -93,8 +93,15 @@ fn read(
             (Domain::Default, Vec::new())
         }
     };
-    let mut instance =
-        Instance { types: chosen, reader, parameters, domain, workgroup, body, source: Source::default() };
+    let mut instance = Instance {
+        types: chosen,
+        reader,
+        parameters,
+        domain,
+        workgroup,
+        body,
+        source: CheckedSource::default(),
+    };
     if instance.reader.faults.is_empty() {
         match instance.check(&item.sig.ident) {
             Ok(source) => instance.source = source,
@@ -106,7 +113,7 @@ fn read(
 
 impl Instance {
     /// Checks the kernel and returns the source to embed.
-    fn check(&self, name: &Ident) -> Result<Source, Vec<Error>> {
+    fn check(&self, name: &Ident) -> Result<CheckedSource, Vec<Error>> {
         let mut writer = Writer::new(&self.reader);
         let types: Vec<&str> = self.types.iter().map(|ty| ty.name()).collect();
         let title =
@@ -124,7 +131,7 @@ impl Instance {
             return Err(writer.faults);
         }
         let program = check::program(&written, &stand_ins, name.span().into())?;
-        Ok(Source::new(written.text, program.with_functions(Vec::new()), constants, &self.reader))
+        Ok(CheckedSource::new(written.text, program.with_functions(Vec::new()), constants, &self.reader))
     }
 
     fn type_names(&self) -> Vec<Ident> {
@@ -385,11 +392,14 @@ impl Items<'_> {
     }
 
     fn kernel_function(&self, instance: &Instance) -> TokenStream {
-        let source =
-            if self.failed { quote!(::vyre::typed::Source::Wire(&[])) } else { instance.source.tokens() };
+        let source = if self.failed {
+            quote!(::vyre::typed::EmbeddedSource::Wire(&[]))
+        } else {
+            instance.source.tokens()
+        };
         let functions = source::functions(&instance.reader);
         quote! {
-            static KERNEL: ::vyre::typed::Kernel = ::vyre::typed::Kernel::new(#source, #functions);
+            static KERNEL: ::vyre::typed::EmbeddedKernel = ::vyre::typed::EmbeddedKernel::new(#source, #functions);
             &KERNEL
         }
     }
@@ -405,7 +415,7 @@ impl Items<'_> {
             #[allow(dead_code)]
             impl #name {
                 #[doc(hidden)]
-                pub fn __kernel() -> &'static ::vyre::typed::Kernel { #kernel }
+                pub fn __kernel() -> &'static ::vyre::typed::EmbeddedKernel { #kernel }
 
                 /// The kernel's program.
                 pub fn program #declared () -> ::std::result::Result<::vyre::Program, ::vyre::BackendError> {
@@ -454,7 +464,7 @@ impl Items<'_> {
             let kernel = self.kernel_function(instance);
             quote! {
                 impl ::vyre::typed::Instance<(#(#chosen,)*)> for #name {
-                    fn kernel() -> &'static ::vyre::typed::Kernel { #kernel }
+                    fn kernel() -> &'static ::vyre::typed::EmbeddedKernel { #kernel }
                 }
             }
         });

@@ -31,7 +31,7 @@ use syn::parse_macro_input;
 /// Turns a function into a kernel.
 #[proc_macro_attribute]
 pub fn kernel(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    let options = parse_macro_input!(arguments as signature::Options);
+    let options = parse_macro_input!(arguments as signature::KernelOptions);
     kernel::expand(&options, &parse_macro_input!(item as syn::ItemFn)).into()
 }
 

@@ -2,7 +2,7 @@
 
 use crate::kernel;
 use crate::read::{Read, Reader, fault, span_of};
-use crate::signature::Options;
+use crate::signature::KernelOptions;
 use crate::text::Writer;
 use crate::types::Scalar;
 use proc_macro2::{Ident, Span, TokenStream};
@@ -19,7 +19,7 @@ pub(crate) fn expand(closure: &ExprClosure) -> TokenStream {
 fn map(closure: &ExprClosure) -> Read<TokenStream> {
     let mut inputs = closure.inputs.iter();
     let (Some(Pat::Type(input)), None) = (inputs.next(), inputs.next()) else {
-        return fault(span_of(closure), "a map takes one number and names its type: `|x: f32| …`");
+        return fault(span_of(closure), "a map takes one number, with its type: `|x: f32| …`");
     };
     let (pattern, from, body) = (&input.pat, &input.ty, &closure.body);
     let to = match &closure.output {
@@ -36,7 +36,7 @@ fn map(closure: &ExprClosure) -> Read<TokenStream> {
             to[__at] = #body;
         }
     };
-    let items = kernel::expand(&Options::default(), &item);
+    let items = kernel::expand(&KernelOptions::default(), &item);
     Ok(quote!({ #items ::vyre::Map::<#from, #to>::new(map::__kernel()) }))
 }
 

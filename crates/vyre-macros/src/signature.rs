@@ -12,15 +12,15 @@ use syn::{
 
 /// `over = …, workgroup = …, check(N = 8)`.
 #[derive(Default)]
-pub(crate) struct Options {
+pub(crate) struct KernelOptions {
     over: Option<Expr>,
     workgroup: Option<Expr>,
     samples: Vec<(Ident, Expr)>,
 }
 
-impl Parse for Options {
-    fn parse(input: ParseStream<'_>) -> syn::Result<Options> {
-        let mut options = Options::default();
+impl Parse for KernelOptions {
+    fn parse(input: ParseStream<'_>) -> syn::Result<KernelOptions> {
+        let mut options = KernelOptions::default();
         while !input.is_empty() {
             let name: Ident = input.parse()?;
             match name.to_string().as_str() {
@@ -59,7 +59,7 @@ fn samples(input: ParseStream<'_>) -> syn::Result<Vec<(Ident, Expr)>> {
     Ok(found)
 }
 
-impl Options {
+impl KernelOptions {
     /// Passes the sample values of constants to the reader.
     pub(crate) fn add_samples(&self, reader: &mut Reader) {
         for (name, value) in &self.samples {
@@ -205,7 +205,7 @@ fn parameter(reader: &mut Reader, ident: &Ident, typed: &PatType, before: &[Para
         return fault(span_of(&reference.elem), "this memory has a fixed size: `[f32; 64]`");
     }
     if element_type == Scalar::Bool && writable && !matches!(access, Access::Workgroup) {
-        return fault(span_of(element), "what a kernel writes is no Rust `bool`; write `u8`, and 0 or 1");
+        return fault(span_of(element), "a kernel cannot write a Rust `bool`; write 0 or 1 to a `u8`");
     }
     Ok(Parameter::Buffer(Buffer { ident: ident.clone(), element: element_type, access, count }))
 }
@@ -233,7 +233,7 @@ fn access(
                     .iter()
                     .any(|parameter| matches!(parameter, Parameter::Buffer(buffer) if buffer.ident == other));
                 if !known {
-                    return fault(other.span(), format!("`{other}` is no slice before this one"));
+                    return fault(other.span(), format!("`{other}` is not a slice declared before this one"));
                 }
                 Ok(Access::Output(Length::Of(other)))
             }

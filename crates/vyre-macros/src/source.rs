@@ -12,27 +12,36 @@ use vyre_foundation::wire;
 
 /// A checked kernel or function, ready to be embedded.
 #[derive(Default)]
-pub(crate) struct Source {
+pub(crate) struct CheckedSource {
     tokens: TokenStream,
 }
 
-impl Source {
-    pub(crate) fn new(text: String, program: Program, constants: Vec<Scalar>, reader: &Reader) -> Source {
+impl CheckedSource {
+    pub(crate) fn new(
+        text: String,
+        program: Program,
+        constants: Vec<Scalar>,
+        reader: &Reader,
+    ) -> CheckedSource {
         if reader.constants.is_empty() {
-            return Source::wire(&program);
+            return CheckedSource::wire(&program);
         }
         let rows = reader.constants.iter().zip(constants).filter(|(constant, _)| !constant.generic);
         let rows = rows.map(|(row, scalar)| constant(row, scalar));
-        Source { tokens: quote!(::vyre::typed::Source::Text(#text, &[#(#rows),*])) }
+        CheckedSource { tokens: quote!(::vyre::typed::EmbeddedSource::Text(#text, &[#(#rows),*])) }
     }
 
-    pub(crate) fn wire(program: &Program) -> Source {
+    pub(crate) fn wire(program: &Program) -> CheckedSource {
         let bytes = Literal::byte_string(&wire::encode(program));
-        Source { tokens: quote!(::vyre::typed::Source::Wire(#bytes)) }
+        CheckedSource { tokens: quote!(::vyre::typed::EmbeddedSource::Wire(#bytes)) }
     }
 
     pub(crate) fn tokens(&self) -> TokenStream {
-        if self.tokens.is_empty() { quote!(::vyre::typed::Source::Wire(&[])) } else { self.tokens.clone() }
+        if self.tokens.is_empty() {
+            quote!(::vyre::typed::EmbeddedSource::Wire(&[]))
+        } else {
+            self.tokens.clone()
+        }
     }
 }
 

@@ -104,12 +104,12 @@ pub(crate) enum StatementKind {
         variable: VariableId,
         elements: Elements,
     },
-    Assign(Target, Value),
+    Assign(AssignmentTarget, Value),
     AssignTuple {
-        targets: Vec<Target>,
+        targets: Vec<AssignmentTarget>,
         values: Vec<Value>,
     },
-    Update(Binary, Target, Value),
+    Update(Binary, AssignmentTarget, Value),
     Evaluate(Value),
     If {
         condition: Value,
@@ -159,7 +159,7 @@ pub(crate) struct Message {
 }
 
 /// Target of an assignment.
-pub(crate) enum Target {
+pub(crate) enum AssignmentTarget {
     Variable(VariableId, Ident),
     Element(Element),
 }

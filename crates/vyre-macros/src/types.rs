@@ -158,7 +158,7 @@ impl Mismatch {
     pub(crate) fn message(&self) -> String {
         match self {
             Mismatch::Types(a, b) => format!(
-                "`{}` and `{}` meet here, and there are no implicit conversions; write the cast, as in `x as {}`",
+                "the operands are `{}` and `{}`, and there are no implicit conversions; write the cast, as in `x as {}`",
                 a.name(),
                 b.name(),
                 a.name()
@@ -176,7 +176,9 @@ impl Mismatch {
             Mismatch::Literal(ty) => {
                 format!("found a number where `{}` is expected; write a comparison", ty.name())
             }
-            Mismatch::Kinds => "an integer and a float meet here; write the cast, as in `i as f32`".into(),
+            Mismatch::Kinds => {
+                "the operands are an integer and a float; write the cast, as in `i as f32`".into()
+            }
         }
     }
 }

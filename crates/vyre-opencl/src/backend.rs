@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
-use vyre_driver::native::{Built, Device as NativeDevice, Failed, Form, Job, Native, NativeBackend};
+use vyre_driver::native::{Built, Failed, Form, Job, Native, NativeBackend, NativeDevice};
 use vyre_driver::process_exit;
 use vyre_driver::registry::{
     BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, nth_device, stamp_of_files,
@@ -51,9 +51,16 @@ fn driver_stamp() -> String {
 /// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 /// use vyre_opencl::OpenCl;
 /// let out = BufferDecl::output("out", 0, DataType::U32).with_count(1);
-/// let program = Program::wrapped(vec![out], [1, 1, 1], vec![Node::store("out", Expr::u32(0), Expr::u32(9))]);
+/// let program = Program::wrapped(
+///     vec![out],
+///     [1, 1, 1],
+///     vec![Node::store("out", Expr::u32(0), Expr::u32(9))],
+/// );
 /// match OpenCl::new() {
-///     Ok(opencl) => assert_eq!(opencl.dispatch(&program, &[], &DispatchConfig::default())?, [[9, 0, 0, 0]]),
+///     Ok(opencl) => {
+///         let outputs = opencl.dispatch(&program, &[], &DispatchConfig::default())?;
+///         assert_eq!(outputs, [[9, 0, 0, 0]]);
+///     }
 ///     Err(missing) => println!("SKIP {missing}"),
 /// }
 /// # Ok::<(), vyre_driver::BackendError>(())

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use vyre_driver::native::{Built, Form};
 use vyre_driver::{BackendError, DeviceClass, DispatchConfig};
-use vyre_foundation::emit::{Argument, OPENCL, Settings, emit, prepare};
+use vyre_foundation::emit::{EntryArgument, OPENCL, Settings, emit, prepare};
 use vyre_foundation::kernel::{Kernel, KernelBody, KernelDomain, Stmt, StmtKind};
 
 /// Compiled code for one form of a program.
@@ -17,7 +17,7 @@ pub struct Compiled {
     pub(crate) built: Program,
     entry: String,
     whole_entry: Option<String>,
-    pub(crate) arguments: Vec<Argument>,
+    pub(crate) arguments: Vec<EntryArgument>,
     /// Idle entries.
     idle: Mutex<Vec<Entries>>,
     launches: AtomicU32,
@@ -41,7 +41,8 @@ const KEPT_AT_LAUNCH: u32 = 2;
 /// ms with 256, 4.35 ms with 1024 and 4.37 ms with 4096 invocations.
 const PROCESSOR_WORKGROUP: u32 = 1024;
 
-/// Workgroups per compute unit: enough for faster units to take on more of them.
+/// Workgroups per compute unit: enough for faster units to take on more of them. Chosen, not
+/// measured.
 const WORKGROUPS_PER_UNIT: u32 = 8;
 
 /// Form of a dispatch that completes the proof.

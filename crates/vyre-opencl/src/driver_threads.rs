@@ -42,6 +42,8 @@ mod large_stacks {
     }
 
     /// Address space for the stack of each driver thread; memory is committed only as it is used.
+    /// PoCL keeps the private memory of a whole workgroup there: half of it gives each of 1,024
+    /// invocations 128 KiB.
     const WANTED: usize = 256 << 20;
     static GRANTED: OnceLock<usize> = OnceLock::new();
 

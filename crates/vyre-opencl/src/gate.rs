@@ -23,7 +23,7 @@ pub(crate) struct Gate {
 
 /// Which of a program's kernels is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum EntryKind {
     /// Runs any grid.
     Any,
     /// Runs workgroups that are entirely inside the domain.
@@ -33,7 +33,7 @@ pub(crate) enum Entry {
 /// Properties that determine which item a launch takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaunchKind {
-    pub(crate) entry: Entry,
+    pub(crate) entry: EntryKind,
     pub(crate) has_offset: bool,
     /// Grid size in invocations.
     pub(crate) size: [usize; 3],
@@ -131,7 +131,7 @@ impl Gate {
 mod tests {
     use super::*;
 
-    const ANY: LaunchKind = LaunchKind { entry: Entry::Any, has_offset: false, size: [1024, 1, 1] };
+    const ANY: LaunchKind = LaunchKind { entry: EntryKind::Any, has_offset: false, size: [1024, 1, 1] };
 
     /// Launches each kind under its own pass and checks whether the pass was shared.
     fn check(launches: &[(LaunchKind, bool)]) {
@@ -148,7 +148,7 @@ mod tests {
         let small = LaunchKind { size: [64, 1, 1], ..ANY };
         let wide = LaunchKind { size: [64, 2, 1], ..ANY };
         let offset = LaunchKind { has_offset: true, ..ANY };
-        let whole = LaunchKind { entry: Entry::Whole, ..ANY };
+        let whole = LaunchKind { entry: EntryKind::Whole, ..ANY };
         check(&[(ANY, false), (ANY, true), (small, true), (wide, false), (ANY, true), (small, true)]);
         check(&[(ANY, false), (offset, false), (offset, true), (ANY, false), (small, true)]);
         check(&[(ANY, false), (whole, false), (whole, true), (ANY, true)]);

@@ -16,10 +16,11 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 use vyre_driver::BackendError;
 
-/// Maximum bytes of idle buffers.
+/// Maximum bytes of idle buffers: four of 2^24 elements of f32, the largest that `opencl_overhead`
+/// measures.
 const KEPT_BYTES: usize = 256 << 20;
 
-/// Smallest buffer size.
+/// Smallest buffer size, so that the buffers of single values and small tables are interchangeable.
 const LEAST_BYTES: usize = 256;
 
 /// Idle buffers, by size.

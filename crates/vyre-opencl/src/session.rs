@@ -13,7 +13,7 @@
 
 use crate::compiled::{Compiled, Entries};
 use crate::core::{Core, Timing};
-use crate::gate::{Entry, LaunchKind, Pass};
+use crate::gate::{EntryKind, LaunchKind, Pass};
 use crate::memory::{Pooled, host_memory};
 use crate::object::{Event, KernelObject, Memory, Queue, failed, lock};
 use crate::resident::Resident;
@@ -31,9 +31,9 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
-use vyre_driver::native::{Argument as Bound, Memory as Given, Start, Variant};
+use vyre_driver::native::{BoundArgument, Memory as Given, Start, Variant};
 use vyre_driver::{BackendError, DeviceClass};
-use vyre_foundation::emit::{Argument, STOPPED, TRAPPED};
+use vyre_foundation::emit::{EntryArgument, STOPPED, TRAPPED};
 use vyre_foundation::kernel::BufferId;
 use vyre_foundation::launch::Launch;
 
@@ -41,7 +41,8 @@ use vyre_foundation::launch::Launch;
 const LENT_ALIGNMENT: usize = 16;
 
 /// Number of invocations from which the part inside the domain is launched separately from the
-/// rest.
+/// rest: a launch has a fixed cost, and PoCL takes 73 µs for one of 2^10 invocations
+/// (docs/opencl.md). The bound itself is chosen, not measured.
 const LARGE_DISPATCH: usize = 1 << 14;
 
 /// Memory of one buffer as passed to the kernel.
@@ -88,7 +89,7 @@ pub(crate) struct Launched<'a> {
 struct ArgumentPlace<'a> {
     object: &'a KernelObject,
     position: usize,
-    argument: Argument,
+    argument: EntryArgument,
 }
 
 /// Queue and kernel entries for one call. When it is dropped, the queue is idle.
@@ -129,8 +130,8 @@ impl<'a> Session<'a> {
     }
 
     /// Attaches memory to an argument of the kernel.
-    fn attach<'m>(&self, bound: Bound<'m, Resident>) -> Result<Attached<'m>, BackendError> {
-        if self.variant.code.arguments.contains(&Argument::Value(bound.buffer)) {
+    fn attach<'m>(&self, bound: BoundArgument<'m, Resident>) -> Result<Attached<'m>, BackendError> {
+        if self.variant.code.arguments.contains(&EntryArgument::Value(bound.buffer)) {
             return self.value(&bound);
         }
         if bound.bytes == 0 {
@@ -173,7 +174,7 @@ impl<'a> Session<'a> {
         Ok(pooled)
     }
 
-    fn value<'m>(&self, bound: &Bound<'_, Resident>) -> Result<Attached<'m>, BackendError> {
+    fn value<'m>(&self, bound: &BoundArgument<'_, Resident>) -> Result<Attached<'m>, BackendError> {
         let mut value = [0; 8];
         let length = bound.bytes.min(8);
         match &bound.memory {
@@ -221,7 +222,7 @@ impl<'a> Session<'a> {
     }
 
     fn control(&self) -> Result<Option<Control>, BackendError> {
-        if !self.variant.code.arguments.contains(&Argument::Control) {
+        if !self.variant.code.arguments.contains(&EntryArgument::Control) {
             return Ok(None);
         }
         let words = Box::new([AtomicU32::new(0), AtomicU32::new(0)]);
@@ -241,7 +242,7 @@ impl<'a> Session<'a> {
     /// Enqueues the kernel. Nothing is launched after `deadline`.
     pub(crate) fn launch<'m>(
         &self,
-        arguments: impl IntoIterator<Item = Bound<'m, Resident>>,
+        arguments: impl IntoIterator<Item = BoundArgument<'m, Resident>>,
         launch: &Launch,
         deadline: Option<Instant>,
     ) -> Result<Launched<'m>, BackendError> {
@@ -284,10 +285,10 @@ impl<'a> Session<'a> {
     fn parts(&self, launch: &Launch) -> Vec<Part> {
         let local = launch.workgroup.map(|size| size as usize);
         let size: [usize; 3] = std::array::from_fn(|axis| launch.grid[axis] as usize * local[axis]);
-        let all = Part { entry: Entry::Any, offset: [0; 3], size };
+        let all = Part { entry: EntryKind::Any, offset: [0; 3], size };
         let (Some(_), Some(limit)) = (&self.entries().whole, launch.limit) else { return vec![all] };
         let inside: [usize; 3] = std::array::from_fn(|axis| limit[axis] as usize / local[axis] * local[axis]);
-        let part = Part { entry: Entry::Whole, offset: [0; 3], size: inside };
+        let part = Part { entry: EntryKind::Whole, offset: [0; 3], size: inside };
         if inside == size {
             return vec![part];
         }
@@ -297,14 +298,16 @@ impl<'a> Session<'a> {
             return vec![all];
         }
         let [x, y, z] = size;
-        vec![part, Part { entry: Entry::Any, offset: [inside[0], 0, 0], size: [x - inside[0], y, z] }]
+        vec![part, Part { entry: EntryKind::Any, offset: [inside[0], 0, 0], size: [x - inside[0], y, z] }]
     }
 
-    fn object(&self, entry: Entry) -> &KernelObject {
+    fn object(&self, entry: EntryKind) -> &KernelObject {
         let Entries { any, whole } = self.entries();
         match entry {
-            Entry::Any => any,
-            Entry::Whole => whole.as_ref().unwrap_or_else(|| unreachable!("a part has the entry it names")),
+            EntryKind::Any => any,
+            EntryKind::Whole => {
+                whole.as_ref().unwrap_or_else(|| unreachable!("a part has the entry it names"))
+            }
         }
     }
 
@@ -367,28 +370,28 @@ impl<'a> Session<'a> {
         let set_memory = |memory: cl_mem| set(size_of::<cl_mem>(), (&raw const memory).cast());
         let set_number = |number: u32| set(size_of::<u32>(), (&raw const number).cast());
         match argument {
-            Argument::Control => match launched.control.as_ref().map(|control| &control.memory) {
+            EntryArgument::Control => match launched.control.as_ref().map(|control| &control.memory) {
                 Some(ControlMemory::Lent(memory)) => set_memory(memory.0),
                 Some(ControlMemory::Copied(pooled)) => set_memory(pooled.memory.0),
                 None => unreachable!("a kernel with control words gets them"),
             },
-            Argument::Memory(id) => match attached(id) {
+            EntryArgument::Memory(id) => match attached(id) {
                 Attached::Lent { memory, .. } => set_memory(memory.0),
                 Attached::Copied { pooled, .. } => set_memory(pooled.memory.0),
                 Attached::Resident(resident) => set_memory(resident.memory.0),
                 Attached::Value(..) | Attached::Empty => set_memory(self.core.empty.0),
             },
-            Argument::Value(id) => match attached(id) {
+            EntryArgument::Value(id) => match attached(id) {
                 Attached::Value(value, length) => set(*length, value.as_ptr().cast()),
                 Attached::Lent { .. } | Attached::Copied { .. } | Attached::Resident(_) | Attached::Empty => {
                     unreachable!("a uniform of one element goes by value")
                 }
             },
-            Argument::Length(id) => set_number(launch.lengths[id.index()]),
-            Argument::Last(axis) => {
+            EntryArgument::Length(id) => set_number(launch.lengths[id.index()]),
+            EntryArgument::Last(axis) => {
                 set_number(launch.limit.map_or(u32::MAX, |limit| limit[usize::from(axis)].wrapping_sub(1)))
             }
-            Argument::FirstGroup | Argument::Grid(_) => unreachable!("launches have offsets here"),
+            EntryArgument::FirstGroup | EntryArgument::Grid(_) => unreachable!("launches have offsets here"),
         }
     }
 

@@ -4,7 +4,7 @@
 //! cannot be cut must be small enough for a driver to finish in reasonable time, whatever the
 //! kernel does ([`check_grid`]).
 
-use crate::gate::{Entry, LaunchKind};
+use crate::gate::{EntryKind, LaunchKind};
 use vyre_driver::BackendError;
 use vyre_foundation::launch::Launch;
 
@@ -20,7 +20,7 @@ const MOST_GROUPS: u128 = 1 << 40;
 /// A part of a grid: an offset and a size in invocations, a whole number of workgroups.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
-    pub(crate) entry: Entry,
+    pub(crate) entry: EntryKind,
     pub(crate) offset: [usize; 3],
     pub(crate) size: [usize; 3],
 }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn slices(size: [usize; 3], workgroup: [u32; 3], most: u128) -> Slices {
-        Slices::new(Part { entry: Entry::Any, offset: [0; 3], size }, workgroup, most)
+        Slices::new(Part { entry: EntryKind::Any, offset: [0; 3], size }, workgroup, most)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! workers.
 
 use crate::errors;
-use crate::kernel::Kernel;
+use crate::kernel::PythonKernel;
 use crate::runtime;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -19,7 +19,9 @@ const MANY_ROUNDS: u64 = 1 << 16;
 /// Return the names of a kernel's columns and of its parameters, and whether it ends soon for any
 /// column values; raise if it is not elementwise.
 #[pyfunction]
-pub(crate) fn elementwise_proof(kernel: &Bound<'_, Kernel>) -> PyResult<(Vec<String>, Vec<String>, bool)> {
+pub(crate) fn elementwise_proof(
+    kernel: &Bound<'_, PythonKernel>,
+) -> PyResult<(Vec<String>, Vec<String>, bool)> {
     let checked = kernel.get().checked();
     match elementwise(checked) {
         Ok(proof) => {
@@ -41,7 +43,7 @@ pub(crate) fn elementwise_proof(kernel: &Bound<'_, Kernel>) -> PyResult<(Vec<Str
 #[pyfunction]
 pub(crate) fn bundle(
     py: Python<'_>,
-    kernels: Vec<Bound<'_, Kernel>>,
+    kernels: Vec<Bound<'_, PythonKernel>>,
     path: PathBuf,
     origin: String,
 ) -> PyResult<()> {

@@ -4,7 +4,7 @@ use crate::errors;
 use crate::outputs::Sizing;
 use crate::parameter::{self, Parameter};
 use crate::report::Report;
-use crate::run::{self, All, Given, INLINE, Options, Pace};
+use crate::run::{self, All, Given, INLINE, KeywordOptions, Pace};
 use crate::runtime;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -19,8 +19,8 @@ use vyre::unstable::foundation::text;
 use vyre::{Constants, Program, Routine};
 
 /// A checked program. It is loaded into the process's runtime when it is first called.
-#[pyclass(subclass, frozen, module = "vyre._vyre")]
-pub(crate) struct Kernel {
+#[pyclass(name = "Kernel", subclass, frozen, module = "vyre._vyre")]
+pub(crate) struct PythonKernel {
     text: String,
     program: Program,
     kernel: kernel::Kernel,
@@ -41,7 +41,7 @@ pub(crate) struct Kernel {
 
 type Objects<'py> = SmallVec<[Option<Bound<'py, PyAny>>; INLINE]>;
 
-impl Kernel {
+impl PythonKernel {
     /// The validated kernel.
     pub(crate) fn checked(&self) -> &kernel::Kernel {
         &self.kernel
@@ -125,7 +125,7 @@ impl Kernel {
     ) -> PyResult<()> {
         let py = object.py();
         let twice = |name: &str| {
-            errors::argument(py, format!("`{name}` of {} is given twice; pass it once", self.title))
+            errors::argument(py, format!("`{name}` of {} is passed twice; pass it once", self.title))
         };
         let is_it = |parameter: &Parameter| parameter.name == name && parameter.is_given();
         if let Some(place) = self.parameters.iter().position(is_it) {
@@ -170,7 +170,7 @@ impl Kernel {
         &self,
         py: Python<'py>,
         objects: &mut Objects<'py>,
-        options: &Options,
+        options: &KeywordOptions,
     ) -> PyResult<All<'py>> {
         let mut read: Vec<Option<Given<'py>>> = Vec::new();
         for (object, parameter) in objects.iter().zip(&self.parameters) {
@@ -193,10 +193,10 @@ impl Kernel {
     }
 
     fn call<'py>(
-        slf: &Bound<'py, Kernel>,
+        slf: &Bound<'py, PythonKernel>,
         args: &Bound<'py, PyTuple>,
         named: Option<&Bound<'py, PyDict>>,
-        options: &Options,
+        options: &KeywordOptions,
     ) -> PyResult<(Py<PyAny>, vyre::Report)> {
         let (py, kernel) = (slf.py(), slf.get());
         let routine = kernel.routine(py)?;
@@ -233,7 +233,7 @@ impl Kernel {
 }
 
 #[pymethods]
-impl Kernel {
+impl PythonKernel {
     /// Parse a kernel, with values for its constants. `axes` lists the parameters that are the
     /// length of an axis of another parameter's array and are not passed by callers: their name,
     /// the other's, and the axis.
@@ -244,7 +244,7 @@ impl Kernel {
         text: String,
         constants: Option<BTreeMap<String, String>>,
         axes: Option<Vec<(String, String, usize)>>,
-    ) -> PyResult<Kernel> {
+    ) -> PyResult<PythonKernel> {
         let mut set = Constants::new();
         for (name, value) in constants.into_iter().flatten() {
             set = set.set(name, value);
@@ -268,7 +268,7 @@ impl Kernel {
             }
         }
         inputs.sort_unstable();
-        Ok(Kernel {
+        Ok(PythonKernel {
             title: program.name().map_or_else(|| "the kernel".into(), |name| format!("kernel `{name}`")),
             declared: bound.iter().map(|(place, _)| *place).collect(),
             inputs: inputs.into_iter().map(|(_, position)| position).collect(),
@@ -289,8 +289,9 @@ impl Kernel {
         args: &Bound<'py, PyTuple>,
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
-        const USUAL: &Options = &Options { on: None, timeout: None, asserts: None, domain: None };
-        Kernel::call(slf, args, named, USUAL).map(|(results, _)| results)
+        const USUAL: &KeywordOptions =
+            &KeywordOptions { on: None, timeout: None, asserts: None, domain: None };
+        PythonKernel::call(slf, args, named, USUAL).map(|(results, _)| results)
     }
 
     /// Call the kernel with options, and return its results and a report.
@@ -305,8 +306,8 @@ impl Kernel {
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<(Py<PyAny>, Report)> {
         let timeout = timeout.map(|limit| seconds(slf.py(), limit)).transpose()?;
-        let options = Options { on, timeout, asserts, domain };
-        let (results, report) = Kernel::call(slf, args, named, &options)?;
+        let options = KeywordOptions { on, timeout, asserts, domain };
+        let (results, report) = PythonKernel::call(slf, args, named, &options)?;
         Ok((results, Report(report)))
     }
 

@@ -41,7 +41,7 @@ fn set_command(words: Vec<OsString>) {
 
 #[pymodule]
 fn _vyre(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<kernel::Kernel>()?;
+    module.add_class::<kernel::PythonKernel>()?;
     module.add_class::<exact::ExactSum>()?;
     module.add_class::<report::Report>()?;
     module.add_class::<resident::Resident>()?;

@@ -7,7 +7,7 @@ use crate::errors;
 use crate::kernel::seconds;
 use crate::parameter::Parameter;
 use crate::report::Report;
-use crate::run::{self, All, Given, Options, Pace};
+use crate::run::{self, All, Given, KeywordOptions, Pace};
 use crate::runtime;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -208,7 +208,7 @@ pub(crate) fn op<'py>(
     }
     run::disjoint(py, &loaded.parameters, &given, &title)?;
     let timeout = timeout.map(|limit| seconds(py, limit)).transpose()?;
-    let options = Options { on, timeout, ..Options::default() };
+    let options = KeywordOptions { on, timeout, ..KeywordOptions::default() };
     let (call, memory) = (loaded.routine.call(size as usize), (&loaded.parameters[..], &mut given));
     let report = run::run(py, call, memory, &options, &loaded.pace);
     report.map(Report).map_err(|error| errors::call(py, &error, None))

@@ -7,7 +7,7 @@ use crate::resident::Resident;
 use crate::run::Given;
 use pyo3::prelude::*;
 use vyre::unstable::foundation::kernel::Kernel;
-use vyre::unstable::foundation::launch::{Argument, Launch, Overrides};
+use vyre::unstable::foundation::launch::{Launch, LaunchArgument, Overrides};
 
 /// Facts about a call before its results are created.
 pub(crate) struct Sizing<'a, 'py> {
@@ -30,10 +30,10 @@ impl<'py> Sizing<'_, 'py> {
         read: &[Option<Given<'py>>],
     ) -> PyResult<Vec<(usize, Bound<'py, PyAny>)>> {
         let argument = |&position: &usize| match read.get(position) {
-            Some(Some(given)) => Argument { length: given.len(), contents: given.contents() },
-            _ => Argument { length: 0, contents: None },
+            Some(Some(given)) => LaunchArgument { length: given.len(), contents: given.contents() },
+            _ => LaunchArgument { length: 0, contents: None },
         };
-        let inputs: Vec<Argument<'_>> = self.inputs.iter().map(argument).collect();
+        let inputs: Vec<LaunchArgument<'_>> = self.inputs.iter().map(argument).collect();
         let domain = self.domain.map(|axes| std::array::from_fn(|axis| axes.get(axis).copied().unwrap_or(1)));
         let overrides = Overrides { domain, ..Overrides::default() };
         let launch = Launch::from_inputs(self.kernel, &inputs, overrides)

@@ -151,14 +151,14 @@ pub(crate) fn disjoint(py: Python<'_>, parameters: &[Parameter], given: &All<'_>
 
 /// Options of a call.
 #[derive(Default)]
-pub(crate) struct Options {
+pub(crate) struct KeywordOptions {
     pub(crate) on: Option<String>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) asserts: Option<bool>,
     pub(crate) domain: Option<Vec<u32>>,
 }
 
-impl Options {
+impl KeywordOptions {
     fn lay<'a>(&'a self, mut call: Call<'a>) -> Call<'a> {
         if let Some(backend) = &self.on {
             call = call.on(backend);
@@ -212,7 +212,7 @@ pub(crate) fn run<'a>(
     py: Python<'_>,
     call: Call<'a>,
     (parameters, given): (&[Parameter], &'a mut All<'_>),
-    options: &'a Options,
+    options: &'a KeywordOptions,
     pace: &Pace,
 ) -> Result<Report, BackendError> {
     let bytes = given.iter().map(|given| given.len() as u64).sum();

@@ -6,7 +6,7 @@
 use divan::counter::ItemsCount;
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::text::parse;
-use vyre_reference::{Options, Order, run};
+use vyre_reference::{Order, RunOptions, run};
 
 fn main() {
     divan::main();
@@ -17,7 +17,7 @@ fn kernel(text: &str) -> Kernel {
     program.validate().unwrap_or_else(|faults| panic!("{faults}"))
 }
 
-fn bench(bencher: divan::Bencher<'_, '_>, text: &str, options: Options) {
+fn bench(bencher: divan::Bencher<'_, '_>, text: &str, options: RunOptions) {
     let (kernel, input) = (kernel(text), vec![1; 4 * 4096]);
     let once = || run(&kernel, &[&input], &options).unwrap_or_else(|error| panic!("{error}"));
     let steps = once().steps;
@@ -55,25 +55,25 @@ const SHARED: &str = "kernel shared(x: read u32[], y: output u32[], tile: workgr
 
 #[divan::bench]
 fn integer_arithmetic(bencher: divan::Bencher<'_, '_>) {
-    bench(bencher, ARITHMETIC, Options::default());
+    bench(bencher, ARITHMETIC, RunOptions::default());
 }
 
 #[divan::bench]
 fn float_arithmetic(bencher: divan::Bencher<'_, '_>) {
-    bench(bencher, FLOATS, Options::default());
+    bench(bencher, FLOATS, RunOptions::default());
 }
 
 #[divan::bench]
 fn barriers_and_shared_memory(bencher: divan::Bencher<'_, '_>) {
-    bench(bencher, SHARED, Options::default());
+    bench(bencher, SHARED, RunOptions::default());
 }
 
 #[divan::bench]
 fn interleaved(bencher: divan::Bencher<'_, '_>) {
-    bench(bencher, SHARED, Options { order: Order::Interleaved(1), ..Options::default() });
+    bench(bencher, SHARED, RunOptions { order: Order::Interleaved(1), ..RunOptions::default() });
 }
 
 #[divan::bench]
 fn sanitized(bencher: divan::Bencher<'_, '_>) {
-    bench(bencher, SHARED, Options { sanitize: true, ..Options::default() });
+    bench(bencher, SHARED, RunOptions { sanitize: true, ..RunOptions::default() });
 }

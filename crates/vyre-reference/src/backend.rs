@@ -5,10 +5,10 @@
 //! configuration, so that it can be compared with devices of any subgroup size.
 
 use crate::memory::Budget;
-use crate::{Bound, Dispatch, Options, RunError};
+use crate::{Bound, Dispatch, RunError, RunOptions};
 use std::sync::LazyLock;
 use std::time::Duration;
-use vyre_driver::native::{Built, Device, Form, Job, Memory, Native, NativeBackend, Start};
+use vyre_driver::native::{Built, Form, Job, Memory, Native, NativeBackend, NativeDevice, Start};
 use vyre_driver::registry::{BackendCapability, BackendPrecedence, BackendRegistration};
 use vyre_driver::{
     BackendError, DeviceClass, DeviceProfile, DispatchConfig, Schedule, default_supported_ops,
@@ -32,7 +32,11 @@ inventory::submit! { BackendPrecedence { id: BACKEND_ID, rank: u32::MAX - 1 } }
 /// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 /// use vyre_reference::CpuRef;
 /// let out = BufferDecl::output("out", 0, DataType::U32).with_count(1);
-/// let program = Program::wrapped(vec![out], [1, 1, 1], vec![Node::store("out", Expr::u32(0), Expr::u32(9))]);
+/// let program = Program::wrapped(
+///     vec![out],
+///     [1, 1, 1],
+///     vec![Node::store("out", Expr::u32(0), Expr::u32(9))],
+/// );
 /// let outputs = CpuRef.dispatch(&program, &[], &DispatchConfig::default())?;
 /// assert_eq!(outputs, [[9, 0, 0, 0]]);
 /// # Ok::<(), vyre_driver::BackendError>(())
@@ -53,7 +57,7 @@ impl NativeBackend for CpuRef {
 #[derive(Clone, Copy, Debug)]
 pub struct Interpreter;
 
-impl Device for Interpreter {
+impl NativeDevice for Interpreter {
     type Code = ();
     type Memory = ();
 
@@ -68,7 +72,7 @@ impl Device for Interpreter {
             device_class: DeviceClass::Cpu,
             supports_subgroup_ops: true,
             has_subgroup_shuffle: true,
-            subgroup_size: Options::default().subgroup_size,
+            subgroup_size: RunOptions::default().subgroup_size,
             has_shared_memory: true,
             supports_f16: true,
             supports_bf16: true,
@@ -93,8 +97,8 @@ impl Device for Interpreter {
     }
 
     fn run(&self, job: Job<'_, '_, Self>) -> Result<Option<Duration>, BackendError> {
-        let defaults = Options::default();
-        let options = Options {
+        let defaults = RunOptions::default();
+        let options = RunOptions {
             subgroup_size: job.config.subgroup_size.unwrap_or(defaults.subgroup_size),
             timeout: job.config.timeout,
             ..defaults
@@ -123,7 +127,7 @@ impl Device for Interpreter {
     }
 
     fn output_limit(&self) -> u64 {
-        Options::default().memory_limit
+        RunOptions::default().memory_limit
     }
 }
 

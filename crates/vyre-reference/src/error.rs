@@ -1,7 +1,7 @@
 //! Errors of a run.
 
 use crate::options::MAX_SUBGROUP_SIZE;
-use crate::sanitizer::Report;
+use crate::sanitizer::FaultReport;
 use std::fmt;
 use vyre_foundation::diagnostics::Diagnostics;
 
@@ -33,7 +33,7 @@ pub enum RunError {
     },
     /// Invocations of one workgroup wait at different places, which validation should have
     /// rejected.
-    Diverged(Box<Report>),
+    Diverged(Box<FaultReport>),
 }
 
 impl fmt::Display for RunError {

@@ -24,9 +24,9 @@ mod subgroup;
 pub use backend::{BACKEND_ID, CpuRef};
 pub use error::RunError;
 pub use memory::Bound;
-pub use options::{Evaluator, MAX_SUBGROUP_SIZE, Options};
+pub use options::{Evaluator, MAX_SUBGROUP_SIZE, RunOptions};
 pub use order::Order;
-pub use sanitizer::{Access, Action, Fault, Report};
+pub use sanitizer::{Access, Action, Fault, FaultReport};
 
 use code::FlatKernel;
 use machine::Machine;
@@ -35,8 +35,8 @@ use sanitizer::Sanitizer;
 use std::time::Instant;
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::{BufferId, Kernel, KernelBody};
-use vyre_foundation::launch::{Argument, Launch};
-use vyre_foundation::messages::{self, Messages, Wanted};
+use vyre_foundation::launch::{Launch, LaunchArgument};
+use vyre_foundation::messages::{self, Messages, WantedMessages};
 
 /// Result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,37 +48,37 @@ pub struct Run {
     pub steps: u64,
     /// Sanitizer reports, if enabled: one per kind of fault and pair of instructions, at most 64
     /// per kind.
-    pub reports: Vec<Report>,
+    pub reports: Vec<FaultReport>,
 }
 
 /// Runs a kernel on inputs: one per `read`, `uniform` and `read_write` buffer, in binding order.
 ///
 /// ```
 /// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
-/// use vyre_reference::{Options, run};
+/// use vyre_reference::{RunOptions, run};
 /// let x = BufferDecl::read("x", 0, DataType::U32);
 /// let y = BufferDecl::output("y", 1, DataType::U32);
 /// let i = || Expr::invocation_id(0);
 /// let body = vec![Node::store("y", i(), Expr::load("x", i()) / Expr::u32(0))];
 /// let kernel = Program::wrapped(vec![x, y], [64, 1, 1], body).validate()?;
-/// let done = run(&kernel, &[&[7, 0, 0, 0]], &Options::default())?;
+/// let done = run(&kernel, &[&[7, 0, 0, 0]], &RunOptions::default())?;
 /// assert_eq!(done.outputs, [[7, 0, 0, 0]]); // x / 0 = x
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn run(kernel: &Kernel, inputs: &[&[u8]], options: &Options) -> Result<Run, RunError> {
+pub fn run(kernel: &Kernel, inputs: &[&[u8]], options: &RunOptions) -> Result<Run, RunError> {
     let launch = Launch::from_inputs(kernel, inputs, options.overrides).map_err(RunError::Launch)?;
     let ids = kernel.bound_buffers();
     let is_output = |id: BufferId| kernel.buffer(id).decl.access.is_output();
     let outputs = ids.iter().filter(|&&id| is_output(id));
-    let output_bytes = outputs.map(|&id| byte_length(kernel, &launch, id)).fold(0, u64::saturating_add);
+    let output_bytes = outputs.map(|&id| launch.bytes(kernel, id)).fold(0, usize::saturating_add);
     let mut budget = Budget::new(options.memory_limit);
-    budget.take(output_bytes)?;
+    budget.take(output_bytes as u64)?;
 
     let mut given = inputs.iter();
     let mut memory = Vec::with_capacity(ids.len());
     for &id in &ids {
         let input = kernel.buffer(id).decl.access.is_input().then(|| given.next()).flatten();
-        let zeros = || vec![0; byte_length(kernel, &launch, id) as usize];
+        let zeros = || vec![0; launch.bytes(kernel, id)];
         let own = is_output(id).then(|| input.map_or_else(zeros, |input| input.to_vec()));
         memory.push((input, own));
     }
@@ -95,28 +95,29 @@ pub fn run(kernel: &Kernel, inputs: &[&[u8]], options: &Options) -> Result<Run, 
 ///
 /// ```
 /// use vyre_foundation::text;
-/// use vyre_reference::{Options, run_speaking};
-/// let hello = text::parse("kernel hello() over 2 { region \"r\" { print(\"hello from {}\", invocation.x) } }")?;
-/// let (_, said) = run_speaking(&hello, &[], &Options::default())?;
+/// use vyre_reference::{RunOptions, run_speaking};
+/// let hello = text::parse(
+///     "kernel hello() over 2 { region \"r\" { print(\"hello from {}\", invocation.x) } }",
+/// )?;
+/// let (_, said) = run_speaking(&hello, &[], &RunOptions::default())?;
 /// assert_eq!(said.messages[1].text, "hello from 1");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn run_speaking(
     program: &Program,
     inputs: &[&[u8]],
-    options: &Options,
+    options: &RunOptions,
 ) -> Result<(Run, Messages), RunError> {
+    let original = program.validate().map_err(RunError::Launch)?;
     let mut records = 1024;
     loop {
         let lowered =
-            messages::lower(program, Wanted { asserts: true, records }).map_err(RunError::Launch)?;
+            messages::lower(program, WantedMessages { asserts: true, records }).map_err(RunError::Launch)?;
         let Some(lowered) = lowered else {
-            let kernel = program.validate().map_err(RunError::Launch)?;
-            return Ok((run(&kernel, inputs, options)?, Messages::default()));
+            return Ok((run(&original, inputs, options)?, Messages::default()));
         };
         // Report errors for the original program, without the buffer of the messages.
-        let kernel = program.validate().map_err(RunError::Launch)?;
-        Launch::from_inputs(&kernel, inputs, options.overrides).map_err(RunError::Launch)?;
+        Launch::from_inputs(&original, inputs, options.overrides).map_err(RunError::Launch)?;
         let kernel = lowered.program.validate().map_err(RunError::Launch)?;
         let (buffer, mut inputs) = (lowered.buffer(), inputs.to_vec());
         inputs.insert(lowered.position(|access| access.is_input()), &buffer);
@@ -129,7 +130,7 @@ pub fn run_speaking(
     }
 }
 
-/// Limit on the messages kept per run.
+/// Limit on the messages kept per run: 16 MiB without operands, 144 MiB of the longest.
 const MOST_MESSAGES: u32 = 1 << 20;
 
 /// Runs a kernel in place on bound memory: one entry per buffer that is not workgroup memory, in
@@ -137,18 +138,18 @@ const MOST_MESSAGES: u32 = 1 << 20;
 ///
 /// ```
 /// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
-/// use vyre_reference::{Bound, Options, run_bound};
+/// use vyre_reference::{Bound, RunOptions, run_bound};
 /// let y = BufferDecl::read_write("y", 0, DataType::U8);
 /// let i = || Expr::invocation_id(0);
 /// let body = vec![Node::store("y", i(), Expr::load("y", i()) + Expr::u32(1))];
 /// let kernel = Program::wrapped(vec![y], [64, 1, 1], body).validate()?;
 /// let mut bytes = [1, 255];
-/// run_bound(&kernel, vec![Bound::Write(&mut bytes)], &Options::default())?;
+/// run_bound(&kernel, vec![Bound::Write(&mut bytes)], &RunOptions::default())?;
 /// assert_eq!(bytes, [2, 0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn run_bound(kernel: &Kernel, mut bound: Vec<Bound<'_>>, options: &Options) -> Result<Run, RunError> {
-    let arguments: Vec<Argument<'_>> = bound.iter().map(|memory| memory.bytes().into()).collect();
+pub fn run_bound(kernel: &Kernel, mut bound: Vec<Bound<'_>>, options: &RunOptions) -> Result<Run, RunError> {
+    let arguments: Vec<LaunchArgument<'_>> = bound.iter().map(|memory| memory.bytes().into()).collect();
     let launch = Launch::from_bound(kernel, &arguments, options.overrides).map_err(RunError::Launch)?;
     for (id, memory) in kernel.bound_buffers().into_iter().zip(&mut bound) {
         let decl = &kernel.buffer(id).decl;
@@ -168,7 +169,7 @@ pub fn run_bound(kernel: &Kernel, mut bound: Vec<Bound<'_>>, options: &Options) 
 struct Dispatch<'a> {
     kernel: &'a KernelBody,
     launch: &'a Launch,
-    options: &'a Options,
+    options: &'a RunOptions,
     budget: Budget,
 }
 
@@ -202,10 +203,6 @@ impl Dispatch<'_> {
     }
 }
 
-fn byte_length(kernel: &KernelBody, launch: &Launch, id: BufferId) -> u64 {
-    u64::from(launch.lengths[id.index()]) * kernel.buffer(id).decl.element.size() as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,7 +223,7 @@ mod tests {
         then.push(barrier);
         let launch =
             Launch::from_inputs::<usize>(&body, &[], Overrides::default()).expect("it needs no inputs");
-        let (options, budget, mut output) = (Options::default(), Budget::new(1 << 20), [0; 4]);
+        let (options, budget, mut output) = (RunOptions::default(), Budget::new(1 << 20), [0; 4]);
         let dispatch = Dispatch { kernel: &body, launch: &launch, options: &options, budget };
         let result = dispatch.execute(vec![Bound::Write(&mut output)]);
         assert_eq!(

@@ -14,7 +14,7 @@ pub type Evaluator = fn(Op, &[Value]) -> Option<Value>;
 
 /// Options for running a kernel.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct RunOptions {
     /// Overrides of the kernel's workgroup size or grid.
     pub overrides: Overrides,
     /// Lanes of a subgroup, 1 to [`MAX_SUBGROUP_SIZE`].
@@ -32,11 +32,11 @@ pub struct Options {
     pub evaluator: Evaluator,
 }
 
-impl Default for Options {
+impl Default for RunOptions {
     /// The kernel's own shape, subgroups of 32, ascending order, no time limit, 2 GiB, no
     /// sanitizer.
-    fn default() -> Options {
-        Options {
+    fn default() -> RunOptions {
+        RunOptions {
             overrides: Overrides::default(),
             subgroup_size: 32,
             order: Order::Ascending,

@@ -18,7 +18,7 @@ use std::fmt;
 use vyre_foundation::diagnostics::line_column;
 use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 
-/// The kind of fault in a [`Report`].
+/// The kind of fault in a [`FaultReport`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Fault {
     /// Two unordered accesses to one element, at least one of them a write, not both atomic.
@@ -103,7 +103,7 @@ impl fmt::Display for Access {
 
 /// A detected fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct FaultReport {
     /// The kind of fault.
     pub fault: Fault,
     /// The kernel's name.
@@ -116,7 +116,7 @@ pub struct Report {
     pub other: Option<Access>,
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for FaultReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} in kernel `{}`: ", self.fault, self.kernel)?;
         if let Some((name, index)) = &self.element {
@@ -130,7 +130,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Limit on reports per kind of fault in one run; further ones are dropped.
+/// Limit on reports per kind of fault in one run; further ones are dropped: more than a person
+/// reads at once.
 const MAX_REPORTS: usize = 64;
 
 /// One access as recorded in shadow memory.
@@ -154,7 +155,7 @@ impl Touch {
 
 /// The element accessed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
+pub(crate) struct AccessTarget {
     pub(crate) place: Place,
     pub(crate) index: u32,
     /// Whether the compiler claims that the index is in range.
@@ -238,7 +239,7 @@ pub(crate) struct Sanitizer<'a> {
     workgroup: HashMap<(BufferId, u32), Shadow>,
     /// Faults already reported: one report per kind and pair of instructions, the first to occur.
     reported: HashSet<(Fault, usize, Option<usize>)>,
-    pub(crate) reports: Vec<Report>,
+    pub(crate) reports: Vec<FaultReport>,
 }
 
 impl<'a> Sanitizer<'a> {
@@ -264,13 +265,13 @@ impl<'a> Sanitizer<'a> {
     }
 
     /// Records an out-of-range access.
-    pub(crate) fn out_of_range(&mut self, target: Target, touch: Touch) {
+    pub(crate) fn out_of_range(&mut self, target: AccessTarget, touch: Touch) {
         let fault = if target.in_bounds { Fault::WrongProof } else { Fault::OutOfRange };
         self.tell(Finding { fault, target: Some(target), touch, other: None });
     }
 
     /// Records an in-range access to a buffer.
-    pub(crate) fn touch(&mut self, buffer: BufferId, target: Target, touch: Touch) {
+    pub(crate) fn touch(&mut self, buffer: BufferId, target: AccessTarget, touch: Touch) {
         let access = self.kernel.buffer(buffer).decl.access;
         if !access.is_writable() {
             return;
@@ -304,14 +305,14 @@ impl<'a> Sanitizer<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finding {
     pub(crate) fault: Fault,
-    pub(crate) target: Option<Target>,
+    pub(crate) target: Option<AccessTarget>,
     pub(crate) touch: Touch,
     pub(crate) other: Option<Touch>,
 }
 
 impl Finding {
     /// Translates the fault to terms of the program.
-    pub(crate) fn report(self, kernel: &KernelBody, code: &FlatKernel) -> Report {
+    pub(crate) fn report(self, kernel: &KernelBody, code: &FlatKernel) -> FaultReport {
         let name = |place| match place {
             Place::Buffer(id) => kernel.buffer(id).decl.name.to_string(),
             Place::Array(id) => kernel.arrays[id.index()].name.to_string(),
@@ -326,7 +327,7 @@ impl Finding {
             position: position(touch.instruction),
             instruction: touch.instruction,
         };
-        Report {
+        FaultReport {
             fault: self.fault,
             kernel: kernel.display_name().to_string(),
             element: self.target.map(|target| (name(target.place), target.index)),

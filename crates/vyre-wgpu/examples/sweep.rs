@@ -2,7 +2,8 @@
 //! an error that names the size.
 //!
 //! ```text
-//! cargo run --release -p vyre-wgpu --example sweep [log2 of the elements, 24] [first size] [last size]
+//! cargo run --release -p vyre-wgpu --example sweep \
+//!     [log2 of the elements, 24] [first size] [last size]
 //! ```
 
 use std::error::Error;

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
-use vyre_driver::native::{Built, Device, Failed, Form, Job, Native, NativeBackend};
+use vyre_driver::native::{Built, Failed, Form, Job, Native, NativeBackend, NativeDevice};
 use vyre_driver::process_exit;
 use vyre_driver::registry::{
     BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, stamp_of_files,
@@ -71,7 +71,11 @@ fn device_names() -> Vec<String> {
 /// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 /// use vyre_wgpu::Wgpu;
 /// let out = BufferDecl::output("out", 0, DataType::U32).with_count(1);
-/// let program = Program::wrapped(vec![out], [1, 1, 1], vec![Node::store("out", Expr::u32(0), Expr::u32(9))]);
+/// let program = Program::wrapped(
+///     vec![out],
+///     [1, 1, 1],
+///     vec![Node::store("out", Expr::u32(0), Expr::u32(9))],
+/// );
 /// // There may be no adapter on this machine.
 /// if let Ok(gpu) = Wgpu::new() {
 ///     assert_eq!(gpu.dispatch(&program, &[], &DispatchConfig::default())?, [[9, 0, 0, 0]]);
@@ -233,7 +237,7 @@ fn profile(id: &'static str, adapter: &Adapter, findings: &Findings) -> Result<D
     })
 }
 
-impl Device for Core {
+impl NativeDevice for Core {
     type Code = Compiled;
     type Memory = Resident;
 

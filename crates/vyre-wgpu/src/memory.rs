@@ -15,7 +15,8 @@ pub(crate) const UNIFORM: wgpu::BufferUsages =
 pub(crate) const READBACK: wgpu::BufferUsages =
     wgpu::BufferUsages::MAP_READ.union(wgpu::BufferUsages::COPY_DST);
 
-/// Maximum bytes of idle buffers in the pool; beyond it, returned buffers are freed.
+/// Maximum bytes of idle buffers in the pool; beyond it, returned buffers are freed. Chosen, not
+/// measured.
 const MOST_IDLE_BYTES: u64 = 512 << 20;
 
 /// Idle buffers, by usage and size.

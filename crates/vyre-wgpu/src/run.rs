@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::emit::{FOLD, TRAPPED, word};
 use crate::memory::{Resident, failed, write_padded};
 use std::time::Duration;
-use vyre_driver::native::{Argument, Failed, Job, Memory, Start};
+use vyre_driver::native::{BoundArgument, Failed, Job, Memory, Start};
 use vyre_driver::{BackendError, DeviceClass};
 use vyre_foundation::kernel::KernelBody;
 
@@ -118,7 +118,7 @@ fn check(core: &Core, job: &WgpuJob<'_, '_>) -> Result<(), BackendError> {
     }
 }
 
-fn resident<'a>(argument: &'a Argument<'_, Resident>) -> Option<&'a Resident> {
+fn resident<'a>(argument: &'a BoundArgument<'_, Resident>) -> Option<&'a Resident> {
     match &argument.memory {
         Memory::Resident(resident) => Some(resident),
         Memory::ResidentMut(resident) => Some(resident),
@@ -127,7 +127,7 @@ fn resident<'a>(argument: &'a Argument<'_, Resident>) -> Option<&'a Resident> {
 }
 
 /// Bytes to upload for a buffer, if any.
-fn source<'a>(argument: &'a Argument<'_, Resident>) -> Option<&'a [u8]> {
+fn source<'a>(argument: &'a BoundArgument<'_, Resident>) -> Option<&'a [u8]> {
     match (&argument.memory, argument.start) {
         (Memory::Read(bytes), _) => Some(bytes),
         (Memory::Write(_), Start::Copy(bytes)) => Some(bytes),
@@ -136,7 +136,7 @@ fn source<'a>(argument: &'a Argument<'_, Resident>) -> Option<&'a [u8]> {
     }
 }
 
-fn is_returned(argument: &Argument<'_, Resident>) -> bool {
+fn is_returned(argument: &BoundArgument<'_, Resident>) -> bool {
     matches!(argument.memory, Memory::Write(_))
 }
 

@@ -111,7 +111,8 @@ fn refused(kernel: &Kernel, message: String) -> BackendError {
 /// ```
 /// use vyre_driver::DispatchConfig;
 /// use vyre_foundation::text::parse;
-/// let program = parse("kernel k(y: output u32[]) over [8, 1, 1] { region \"r\" { y[invocation.x] = 7 } }")?;
+/// let program =
+///     parse("kernel k(y: output u32[]) over [8, 1, 1] { region \"r\" { y[invocation.x] = 7 } }")?;
 /// let text = vyre_wgpu::wgsl(&program, &DispatchConfig::default())?;
 /// assert!(text.contains("@compute @workgroup_size(64, 1, 1)"), "{text}");
 /// # Ok::<(), vyre_driver::BackendError>(())
@@ -131,7 +132,8 @@ pub fn wgsl(program: &Program, config: &DispatchConfig) -> Result<String, Backen
 /// ```
 /// use vyre_driver::DispatchConfig;
 /// use vyre_foundation::text::parse;
-/// let program = parse("kernel k(y: output u32[]) over [8, 1, 1] { region \"r\" { y[invocation.x] = 7 } }")?;
+/// let program =
+///     parse("kernel k(y: output u32[]) over [8, 1, 1] { region \"r\" { y[invocation.x] = 7 } }")?;
 /// let bytes = vyre_wgpu::spirv(&program, &DispatchConfig::default())?;
 /// assert_eq!(bytes[..4], 0x0723_0203_u32.to_le_bytes());
 /// # Ok::<(), vyre_driver::BackendError>(())

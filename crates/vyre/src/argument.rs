@@ -58,8 +58,8 @@ impl<'a> Bound<'a> {
 
     /// The argument as a launch sees it.
     #[inline]
-    pub(crate) fn argument(&self) -> launch::Argument<'_> {
-        launch::Argument { length: self.len(), contents: self.bytes() }
+    pub(crate) fn argument(&self) -> launch::LaunchArgument<'_> {
+        launch::LaunchArgument { length: self.len(), contents: self.bytes() }
     }
 
     /// The contents, if they are in host memory.

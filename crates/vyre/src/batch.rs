@@ -9,7 +9,7 @@
 use crate::argument::Bound;
 use crate::core::{Core, Work};
 use vyre_driver::{DeviceClass, Fallback};
-use vyre_foundation::launch::{Argument, Launch, Overrides};
+use vyre_foundation::launch::{Launch, LaunchArgument, Overrides};
 
 /// Whether the calls of a batch run one after the other in place, rather than all at once on
 /// copies.
@@ -28,7 +28,7 @@ pub(crate) fn runs_in_place(
 /// Whether the bound outputs have the lengths that follow from the inputs.
 fn is_sized_by_inputs(core: &Core, item: &[Bound<'_>]) -> bool {
     let Work::Program { kernel, .. } = &core.work else { return false };
-    let inputs: Vec<Argument<'_>> = core.inputs(item).map(|(_, memory)| memory.argument()).collect();
+    let inputs: Vec<LaunchArgument<'_>> = core.inputs(item).map(|(_, memory)| memory.argument()).collect();
     let Ok(launch) = Launch::from_inputs(kernel, &inputs, Overrides::default()) else { return false };
     let bound = kernel.bound_buffers();
     item.iter().zip(bound).all(|(memory, id)| launch.bytes(kernel, id) == memory.len())

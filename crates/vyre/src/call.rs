@@ -225,8 +225,12 @@ impl<'a> Call<'a> {
     ///        x[invocation.x] = sqrt(x[invocation.x])
     ///      }",
     /// )?;
-    /// let failed = root.call().bind("x", &mut [4.0_f32, -1.0]).run().expect_err("the second is negative");
-    /// assert!(failed.to_string().ends_with("in invocation (1, 0, 0): negative at 1: -1"), "{failed}");
+    /// let failed =
+    ///     root.call().bind("x", &mut [4.0_f32, -1.0]).run().expect_err("the second is negative");
+    /// assert!(
+    ///     failed.to_string().ends_with("in invocation (1, 0, 0): negative at 1: -1"),
+    ///     "{failed}"
+    /// );
     /// root.call().bind("x", &mut [4.0_f32, -1.0]).asserts(false).run()?;
     /// # Ok::<(), vyre::BackendError>(())
     /// ```
@@ -329,7 +333,7 @@ impl<'a> Call<'a> {
         }
         // The plan checks the lengths of an op's buffers.
         if let Work::Program { kernel, .. } = &core.work {
-            let bound: Vec<launch::Argument<'_>> = memory.iter().map(Bound::argument).collect();
+            let bound: Vec<launch::LaunchArgument<'_>> = memory.iter().map(Bound::argument).collect();
             let overrides = self.options.config(&core.config).overrides();
             Launch::from_bound(kernel, &bound, overrides)?;
         }

@@ -33,7 +33,7 @@ use vyre_driver::tuner::{
 };
 use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Schedule, within};
 use vyre_foundation::ir::Program;
-use vyre_foundation::launch::Argument;
+use vyre_foundation::launch::LaunchArgument;
 
 /// A routine is hot once its calls have taken this long in total: enough to repay a second compile,
 /// and soon enough for a program that runs for a second.
@@ -44,7 +44,8 @@ const WORTH_ADDING_NS: u64 = HOT_NS / 20;
 /// and 5 s, so that the tries are a falling share of the calls.
 const NEXT_TRY: u64 = 16;
 const MOST_TRIES: u32 = 3;
-/// Maximum sizes tuned per routine: each keeps its code.
+/// Maximum sizes tuned per routine: each keeps its code. Chosen, not measured; sizes below 2^32
+/// fall into as many buckets.
 const MOST_SIZES: usize = 32;
 /// Limits on comparing and tuning alongside calls: half the time and memory that `vyre tune` takes.
 const LIMITS: TuneLimits = TuneLimits { wall: Duration::from_secs(5), memory_bytes: 512 << 20 };
@@ -207,7 +208,7 @@ fn compile_in_time(
 /// size.
 fn size_key(request: &CodeRequest<'_, '_, '_>) -> Option<(TunerProgramKey, [u32; 3])> {
     let core = request.at.core;
-    let inputs: Vec<Argument<'_>> =
+    let inputs: Vec<LaunchArgument<'_>> =
         core.inputs(request.items.first()?).map(|(_, memory)| memory.argument()).collect();
     let (key, domain) = tuning_key(core.program(), core.kernel(), &inputs, &core.config).ok()?;
     let elements = domain.iter().fold(1u64, |all, &axis| all.saturating_mul(axis.into()));

@@ -5,7 +5,7 @@
 //! [with that policy](Core::with_policy), which has its own code, routes and results: what was
 //! verified under a budget says nothing about strict calls.
 
-use crate::backend::{Backend, Live};
+use crate::backend::{Backend, OpenDriver};
 use crate::backend_state::{BackendState, ReadyCode};
 use crate::catalogue::{Plan, PlanError};
 use crate::known_results::Evidence;
@@ -20,7 +20,7 @@ use vyre_driver::tuner::{Mode, Tuner};
 use vyre_driver::{BackendError, Cached, CodeKey, DeviceProfile, DispatchConfig, PipelineKey, pipeline};
 use vyre_foundation::ir::{Access, Program};
 use vyre_foundation::kernel::{BufferId, Kernel, KernelDomain};
-use vyre_foundation::launch::{Argument, Launch};
+use vyre_foundation::launch::{Launch, LaunchArgument};
 
 /// A program with more values than this counts as large: compiling one of 2,000 takes `cpu` about
 /// 0.2 s.
@@ -253,7 +253,7 @@ impl Core {
     pub(crate) fn elements<'m>(
         &self,
         size: u32,
-        memory: impl Fn(usize) -> Argument<'m>,
+        memory: impl Fn(usize) -> LaunchArgument<'m>,
         config: &DispatchConfig,
     ) -> u64 {
         let Work::Program { kernel, extent, .. } = &self.work else { return size.into() };
@@ -353,7 +353,7 @@ impl<'a> Pair<'a> {
         program: &Program,
         policy: &DispatchConfig,
     ) -> Result<ReadyCode, BackendError> {
-        let Live { driver, instance } = self.backend.live()?;
+        let OpenDriver { driver, instance } = self.backend.live()?;
         let key = PipelineKey::new(instance, self.backend.profile(), program, policy);
         let pipeline = self.core.shared.pipelines.get_or_compile(&key, || {
             let values = program.validate().map_or(0, |kernel| kernel.values.len());

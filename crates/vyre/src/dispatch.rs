@@ -1,7 +1,7 @@
 //! The single path of every call: programs, ops, batches, sequences and named backends alike.
 //!
 //! ```text
-//! arguments checked ─▶ route ─▶ code (compiled once) ─▶ launch ─▶ learn: router, meters, evidence ─▶ report
+//! arguments checked ─▶ route ─▶ code (compiled once) ─▶ launch ─▶ learn ─▶ report
 //!                        ▲                                │ error
 //!                        └── exclude that backend ◀── fallback allows it, and memory is as it was
 //! ```
@@ -45,7 +45,8 @@ const HEATING_CALL_NS: u64 = HOT_NS / HEAT_PERIOD;
 /// A call longer than this updates the router's coarse clock; of shorter ones, one in
 /// [`HEAT_PERIOD`] does.
 const LONG_CALL_NS: u64 = CLOCK_LAG_NS / HEAT_PERIOD;
-/// How long a caller without a limit waits for a check.
+/// How long a caller without a limit waits for a check. It only keeps a wait from being endless: a
+/// check has limits of its own, 30 s for a backend and 2 s for the interpreter.
 const UNLIMITED: Duration = Duration::from_secs(3600);
 
 /// Runs checked calls in one go: a single call, or a batch. Each has one item per parameter, in

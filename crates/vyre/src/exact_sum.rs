@@ -24,13 +24,14 @@ use std::fmt;
 const DIGITS: usize = 68;
 /// Carries are propagated after this many additions to a limb; each adds less than 2³².
 const ADDITIONS: u32 = 1 << 30;
-/// Numbers added at a time.
+/// Numbers added at a time: as many as `BLOCK_BITS` bits can carry.
 const BLOCK: usize = 256;
 /// Bits for the carries in a block.
 const BLOCK_BITS: i32 = 8;
-/// Lanes in which a block is added.
+/// Lanes in which a block is added: the f64 of an AVX-512 register.
 const LANES: usize = 8;
-/// Minimum elements per thread when a slice is split among threads.
+/// Minimum elements per thread when a slice is split among threads: 0.9 ms of f32 or 3.3 ms of f64,
+/// beside 23 µs to start a thread.
 const SHARED: usize = 1 << 20;
 
 /// The version of [`ExactSum::to_bytes`].

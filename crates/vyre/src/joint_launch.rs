@@ -7,7 +7,7 @@
 //! calls that run alone.
 
 use crate::argument::Bound;
-use crate::backend::{Backend, Live};
+use crate::backend::{Backend, OpenDriver};
 use crate::backend_state::ReadyCode;
 use crate::call;
 use crate::code;
@@ -29,7 +29,7 @@ use vyre_driver::{BackendError, Failed, Fallback, SequenceStep, contain};
 pub(crate) fn run(calls: &mut [call::Call<'_>]) -> Result<Vec<Report>, BackendError> {
     let mut reports = Vec::with_capacity(calls.len());
     while let Some(rest) = calls.get_mut(reports.len()..).filter(|rest| !rest.is_empty()) {
-        let joined = Joined::of(rest).map_or(Ok(false), |joined| joined.run(&mut reports))?;
+        let joined = JoinedCalls::of(rest).map_or(Ok(false), |joined| joined.run(&mut reports))?;
         // The next call does not join, or what it needs, such as memory, may suffice for it alone.
         if !joined && let Some(alone) = calls.get_mut(reports.len()) {
             reports.push(alone.run_bound()?);
@@ -39,9 +39,9 @@ pub(crate) fn run(calls: &mut [call::Call<'_>]) -> Result<Vec<Report>, BackendEr
 }
 
 /// Neighbours that run as one, and their backend.
-struct Joined<'c, 'm> {
+struct JoinedCalls<'c, 'm> {
     backend: &'c Arc<Backend>,
-    live: Live,
+    live: OpenDriver,
     parts: Vec<Part<'c, 'm>>,
 }
 
@@ -53,9 +53,9 @@ struct Part<'c, 'm> {
     code: ReadyCode,
 }
 
-impl<'c, 'm> Joined<'c, 'm> {
+impl<'c, 'm> JoinedCalls<'c, 'm> {
     /// As many of the first calls as can join; `None` if fewer than two.
-    fn of(calls: &'c mut [call::Call<'m>]) -> Option<Joined<'c, 'm>> {
+    fn of(calls: &'c mut [call::Call<'m>]) -> Option<JoinedCalls<'c, 'm>> {
         if calls.len() < 2 {
             return None;
         }
@@ -63,7 +63,7 @@ impl<'c, 'm> Joined<'c, 'm> {
         let (backend, part) = Part::of(calls.next()?)?;
         let live = backend.live().ok().filter(|live| live.instance == part.code.instance)?;
         let most = backend.sequence_steps();
-        let mut joined = Joined { backend, live, parts: vec![part] };
+        let mut joined = JoinedCalls { backend, live, parts: vec![part] };
         for call in calls.take(most - 1) {
             match Part::of(call) {
                 Some((other, part))
@@ -80,7 +80,7 @@ impl<'c, 'm> Joined<'c, 'm> {
     /// Runs them and adds the reports of those that finished. False if some did not, and the next
     /// can run alone.
     fn run(self, reports: &mut Vec<Report>) -> Result<bool, BackendError> {
-        let Joined { backend, live, mut parts } = self;
+        let JoinedCalls { backend, live, mut parts } = self;
         let shared = &parts[0].call.core.shared;
         let calls = parts.iter().map(|part| (part.call.core.parameters.as_slice(), &*part.memory));
         // A call whose buffers cannot be held reports the error when it runs alone.

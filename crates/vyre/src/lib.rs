@@ -166,7 +166,11 @@ pub use vyre_foundation::text::Constants;
 /// # let runtime = Runtime::builder().backends(["cpu"]).without_tables().build()?;
 /// let i = || Expr::invocation_id(0);
 /// let buffers = vec![BufferDecl::read_write("x", 0, DataType::U32)];
-/// let program = Program::wrapped(buffers, [64, 1, 1], vec![Node::store("x", i(), Expr::load("x", i()) + i())]);
+/// let program = Program::wrapped(
+///     buffers,
+///     [64, 1, 1],
+///     vec![Node::store("x", i(), Expr::load("x", i()) + i())],
+/// );
 /// let mut x = [10_u32, 10, 10];
 /// runtime.load_program(program)?.call().bind("x", &mut x).run()?;
 /// assert_eq!(x, [10, 11, 12]);

@@ -15,7 +15,7 @@ use crate::op_routine::OpRoutine;
 use crate::report::Report;
 use crate::resident::Resident;
 use crate::runtime::Runtime;
-use crate::typed::{Instance, Kernel, KernelCall, Map, Number, Read, Source, Write};
+use crate::typed::{EmbeddedKernel, EmbeddedSource, Instance, KernelCall, Map, Number, Read, Write};
 use bytemuck::{Pod, Zeroable};
 use vyre_driver::BackendError;
 use vyre_foundation::ir::Combine;
@@ -135,14 +135,14 @@ pub struct MatrixMut<'a, A: ?Sized> {
 }
 
 /// One op per number type, indexed by `Number::PLACE`.
-struct PerType([Kernel; 6]);
+struct PerType([EmbeddedKernel; 6]);
 
 impl PerType {
     const fn new() -> PerType {
-        PerType([const { Kernel::new(Source::Wire(&[]), &[]) }; 6])
+        PerType([const { EmbeddedKernel::new(EmbeddedSource::Wire(&[]), &[]) }; 6])
     }
 
-    fn of<T: Number>(&self) -> &Kernel {
+    fn of<T: Number>(&self) -> &EmbeddedKernel {
         &self.0[T::PLACE]
     }
 }
@@ -154,7 +154,7 @@ macro_rules! ops {
 ops!(SORT SORT_PAIRS SUM MIN MAX DOT ARGMAX SCAN SCAN_EXCLUSIVE COMPACT TRANSPOSE SOFTMAX MATMUL);
 
 /// One histogram op per [`Tally`] type.
-static HISTOGRAM: [Kernel; 3] = [const { Kernel::new(Source::Wire(&[]), &[]) }; 3];
+static HISTOGRAM: [EmbeddedKernel; 3] = [const { EmbeddedKernel::new(EmbeddedSource::Wire(&[]), &[]) }; 3];
 
 #[vyre::kernel]
 fn gather<T: Number>(x: &[T], index: &[u32], #[output(len_of = index)] y: &mut [T]) {
@@ -202,7 +202,7 @@ fn same(what: [&str; 2], lengths: [usize; 2]) -> Result<(), BackendError> {
 impl Runtime {
     fn op(
         &self,
-        op: &Kernel,
+        op: &EmbeddedKernel,
         sizes: [u32; 2],
         make: impl Fn(u32, &Device<'_>) -> Result<Plan, PlanError> + Send + Sync + 'static,
     ) -> Result<OpRoutine, BackendError> {
@@ -283,7 +283,10 @@ impl Runtime {
     /// ```
     /// # let runtime = vyre::Runtime::builder().backends(["cpu"]).without_tables().build()?;
     /// let x = runtime.resident(&[1.5, 2.0, 3.0]);
-    /// assert_eq!((runtime.sum(&x)?, runtime.max(&x)?, runtime.argmax(&x)?), (6.5, Some(3.0), Some(2)));
+    /// assert_eq!(
+    ///     (runtime.sum(&x)?, runtime.max(&x)?, runtime.argmax(&x)?),
+    ///     (6.5, Some(3.0), Some(2))
+    /// );
     /// # Ok::<(), vyre::BackendError>(())
     /// ```
     pub fn sum<A: Array + ?Sized>(&self, x: &A) -> Result<A::Element, BackendError>

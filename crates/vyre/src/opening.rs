@@ -12,7 +12,9 @@
 //! known backend? ── no ──▶ helper ── crashed, hung or failed ──▶ refused
 //!      │ yes                 │ passed, or there is no helper
 //!      ▼                     ▼
-//! open here ─▶ certificate for this device and driver? ── no ──▶ conformance set ──▶ candidate or refused
+//! open here ─▶ certificate for this device and driver? ── no ──▶ conformance set
+//!                     │ yes                                              │
+//!                     └─────────────▶ candidate or refused ◀─────────────┘
 //! ```
 
 use crate::backend::{Opened, has_driver};

@@ -16,7 +16,8 @@ use vyre_driver::BackendError;
 /// ```
 /// use vyre::prelude::*;
 /// # let runtime = Runtime::builder().without_tables().build()?;
-/// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
+/// let double = runtime
+///     .load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
 /// let mut rehearsal = double.rehearse(1000);
 /// for _ in 0..20 {
 ///     rehearsal.run()?;

@@ -34,7 +34,8 @@ impl Report {
     /// ```
     /// # use vyre::Runtime;
     /// # let runtime = Runtime::builder().backends(["cpu"]).without_tables().build()?;
-    /// let hello = runtime.load("kernel hello() over 2 { print(\"hello from {}\", invocation.x) }")?;
+    /// let hello =
+    ///     runtime.load("kernel hello() over 2 { print(\"hello from {}\", invocation.x) }")?;
     /// let report = hello.call().run()?;
     /// assert_eq!(report.prints().messages[1].text, "hello from 1");
     /// assert!(report.prints().complete);

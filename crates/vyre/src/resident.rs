@@ -10,7 +10,7 @@
 //! device opened since.
 
 use crate::argument::{Element, argument_error};
-use crate::backend::{Backend, Live};
+use crate::backend::{Backend, OpenDriver};
 use crate::shared::{Shared, nanoseconds};
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use std::marker::PhantomData;
@@ -26,7 +26,8 @@ use vyre_driver::BackendError;
 /// ```
 /// use vyre::prelude::*;
 /// # let runtime = Runtime::builder().without_tables().build()?;
-/// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
+/// let double = runtime
+///     .load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
 /// let mut x = runtime.resident(&[1.0f32, 2.0]);
 /// for _ in 0..3 {
 ///     double.call().bind("x", &mut x).run()?;
@@ -47,10 +48,15 @@ pub struct Resident<T> {
 /// ```
 /// use vyre::prelude::*;
 /// # let runtime = Runtime::builder().without_tables().build()?;
-/// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
+/// let double = runtime
+///     .load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
 /// let mut x = runtime.resident(&[1.0f32, 2.0]);
 /// let cell = x.cell();
-/// runtime.sequence().then(double.call().bind("x", cell)).then(double.call().bind("x", cell)).run()?;
+/// runtime
+///     .sequence()
+///     .then(double.call().bind("x", cell))
+///     .then(double.call().bind("x", cell))
+///     .run()?;
 /// assert_eq!(x.read()?, [4.0, 8.0]);
 /// # Ok::<(), BackendError>(())
 /// ```
@@ -108,7 +114,7 @@ pub(crate) struct ResidentBuffer {
 /// Where a resident buffer is.
 pub(crate) enum Home {
     Host(Vec<u8>),
-    Device { backend: Arc<Backend>, live: Live, handle: u64 },
+    Device { backend: Arc<Backend>, live: OpenDriver, handle: u64 },
 }
 
 impl Home {

@@ -19,7 +19,8 @@ use vyre_foundation::ir::Program;
 /// ```
 /// use vyre::prelude::*;
 /// # let runtime = Runtime::builder().without_tables().build()?;
-/// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
+/// let double = runtime
+///     .load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
 /// let mut x = [1.0f32, 2.0, 3.0];
 /// double.call().bind("x", &mut x).run()?;
 /// assert_eq!(x, [2.0, 4.0, 6.0]);
@@ -49,7 +50,9 @@ impl Routine {
     /// ```
     /// use vyre::prelude::*;
     /// # let runtime = Runtime::builder().without_tables().build()?;
-    /// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
+    /// let double = runtime.load(
+    ///     "kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }",
+    /// )?;
     /// async fn doubled(double: &Routine, x: Vec<f32>) -> Result<Vec<f32>, BackendError> {
     ///     let (x, report) = double.start_with(x, |call, x| call.bind("x", x)).await;
     ///     report?;

@@ -359,9 +359,14 @@ impl RuntimeBuilder {
     /// ```
     /// # use vyre::Runtime;
     /// let (heard, hears) = std::sync::mpsc::channel();
-    /// let listener = move |message: &vyre::Message| heard.send(message.text.clone()).unwrap_or_default();
-    /// let runtime = Runtime::builder().backends(["cpu"]).without_tables().on_print(listener).build()?;
-    /// runtime.load("kernel hello() over 2 { print(\"hello from {}\", invocation.x) }")?.call().run()?;
+    /// let listener =
+    ///     move |message: &vyre::Message| heard.send(message.text.clone()).unwrap_or_default();
+    /// let runtime =
+    ///     Runtime::builder().backends(["cpu"]).without_tables().on_print(listener).build()?;
+    /// runtime
+    ///     .load("kernel hello() over 2 { print(\"hello from {}\", invocation.x) }")?
+    ///     .call()
+    ///     .run()?;
     /// assert_eq!(hears.recv().as_deref(), Ok("hello from 0"));
     /// # Ok::<(), vyre::BackendError>(())
     /// ```

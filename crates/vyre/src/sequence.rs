@@ -19,8 +19,11 @@ use vyre_driver::BackendError;
 /// ```
 /// use vyre::prelude::*;
 /// # let runtime = Runtime::builder().without_tables().build()?;
-/// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
-/// let add = runtime.load("kernel add(x: read_write f32[], y: read f32[]) { x[invocation.x] += y[invocation.x] }")?;
+/// let double = runtime
+///     .load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
+/// let add = runtime.load(
+///     "kernel add(x: read_write f32[], y: read f32[]) { x[invocation.x] += y[invocation.x] }",
+/// )?;
 /// let (mut x, y) = (runtime.resident(&[1.0f32, 2.0]), runtime.resident(&[10.0f32, 20.0]));
 /// let cell = x.cell(); // three calls write it
 /// let reports = runtime
@@ -67,7 +70,8 @@ impl<'a> Extend<Call<'a>> for Sequence<'a> {
 /// ```
 /// use vyre::prelude::*;
 /// # let runtime = Runtime::builder().without_tables().build()?;
-/// let double = runtime.load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
+/// let double = runtime
+///     .load("kernel double(x: read_write f32[]) { x[invocation.x] = 2.0 * x[invocation.x] }")?;
 /// let mut rows = vec![vec![1.0f32; 100]; 8];
 /// let mut batch = double.batch();
 /// batch.extend(rows.iter_mut().map(|row| double.call().bind("x", row)));

@@ -53,7 +53,7 @@ impl History {
         seen.looks.is_multiple_of(LOOKS) && !seen.tried
     }
 
-    /// The values to try, given to one caller only.
+    /// The values to try, returned to one caller only.
     pub(crate) fn take(&self) -> Option<Values> {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.tried || seen.looks < LOOKS {

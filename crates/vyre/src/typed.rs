@@ -24,14 +24,14 @@ use vyre_foundation::wire;
 
 /// A kernel embedded in the program.
 #[doc(hidden)]
-pub struct Kernel {
-    source: Source,
+pub struct EmbeddedKernel {
+    source: EmbeddedSource,
     functions: Functions,
     id: AtomicUsize,
 }
 
 /// The functions called, each under its name in the caller's text.
-type Functions = &'static [(&'static str, &'static Function)];
+type Functions = &'static [(&'static str, &'static EmbeddedFunction)];
 
 /// A constant's name and value.
 type NamedConstant = (&'static str, Constant);
@@ -39,7 +39,7 @@ type NamedConstant = (&'static str, Constant);
 /// The embedded form of a kernel or function.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq)]
-pub enum Source {
+pub enum EmbeddedSource {
     Wire(&'static [u8]),
     /// A text, with the values of constants declared outside it.
     Text(&'static str, &'static [NamedConstant]),
@@ -72,10 +72,10 @@ constants! {
 
 /// A function with `#[vyre::function]`.
 #[doc(hidden)]
-pub struct Function {
+pub struct EmbeddedFunction {
     /// The function's path.
     pub name: &'static str,
-    pub source: Source,
+    pub source: EmbeddedSource,
     pub functions: Functions,
 }
 
@@ -86,19 +86,19 @@ pub struct Function {
     note = "declare it with `#[vyre::function]`"
 )]
 pub trait KernelFunction {
-    const FUNCTION: &'static Function;
+    const FUNCTION: &'static EmbeddedFunction;
 }
 
 /// The kernel of a generic function for a choice of types.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(message = "the kernel `{Self}` does not exist for the types `{Types}`")]
 pub trait Instance<Types> {
-    fn kernel() -> &'static Kernel;
+    fn kernel() -> &'static EmbeddedKernel;
 }
 
-impl Kernel {
-    pub const fn new(source: Source, functions: Functions) -> Kernel {
-        Kernel { source, functions, id: AtomicUsize::new(0) }
+impl EmbeddedKernel {
+    pub const fn new(source: EmbeddedSource, functions: Functions) -> EmbeddedKernel {
+        EmbeddedKernel { source, functions, id: AtomicUsize::new(0) }
     }
 
     /// The program, linked with the functions that it calls, with these values of its const
@@ -137,11 +137,13 @@ impl Kernel {
     }
 }
 
-impl Source {
+impl EmbeddedSource {
     fn program(&self, constants: &[NamedConstant]) -> Result<Program, BackendError> {
         match self {
-            Source::Wire(bytes) => wire::decode(bytes).map_err(|error| BackendError::new(error.to_string())),
-            Source::Text(source, outer) => {
+            EmbeddedSource::Wire(bytes) => {
+                wire::decode(bytes).map_err(|error| BackendError::new(error.to_string()))
+            }
+            EmbeddedSource::Text(source, outer) => {
                 let rows = outer.iter().chain(constants);
                 let set = rows.fold(Constants::new(), |set, (name, value)| value.set(set, name));
                 Ok(text::parse_with(source, &set)?)
@@ -154,7 +156,7 @@ impl Source {
 /// path, so two of the same path are kept distinct.
 #[derive(Default)]
 struct Linker {
-    functions: Vec<(&'static Function, ir::Function)>,
+    functions: Vec<(&'static EmbeddedFunction, ir::Function)>,
 }
 
 impl Linker {
@@ -163,8 +165,8 @@ impl Linker {
         functions.iter().map(|(name, function)| Ok((*name, self.add(function)?))).collect()
     }
 
-    fn add(&mut self, function: &'static Function) -> Result<Name, BackendError> {
-        let same = |other: &Function| other.name == function.name && other.source == function.source;
+    fn add(&mut self, function: &'static EmbeddedFunction) -> Result<Name, BackendError> {
+        let same = |other: &EmbeddedFunction| other.name == function.name && other.source == function.source;
         if let Some((_, linked)) = self.functions.iter().find(|(other, _)| same(other)) {
             return Ok(linked.name.clone());
         }
@@ -217,10 +219,12 @@ pub(crate) struct Loaded {
     chunks: [OnceLock<Box<[LoadedCell]>>; CHUNKS],
 }
 
+/// Together with the first length this makes room for almost 2^29 ids.
 const CHUNKS: usize = 24;
 /// The length of the first chunk, as an exponent of two.
 const FIRST: usize = 5;
-/// Maximum sizes at which an op is kept; at others each call loads it.
+/// Maximum sizes at which an op is kept; at others each call loads it. It bounds what a caller that
+/// sweeps sizes keeps; chosen, not measured.
 const KEPT: usize = 64;
 
 type LoadedCell = OnceLock<Box<LoadedEntry>>;
@@ -239,7 +243,7 @@ struct LoadedEntry {
 }
 
 enum Item {
-    Kernel(Routine),
+    EmbeddedKernel(Routine),
     Op(OpRoutine),
 }
 
@@ -255,7 +259,7 @@ impl Loaded {
     }
 
     /// The item of this kernel and key, and the number of the kernel's items before it.
-    fn find(&self, kernel: &Kernel, key: LoadedKey) -> Result<(Option<&Item>, usize), BackendError> {
+    fn find(&self, kernel: &EmbeddedKernel, key: LoadedKey) -> Result<(Option<&Item>, usize), BackendError> {
         let mut cell = self.cell(kernel.id())?;
         let mut before = 0;
         while let Some(entry) = cell.get() {
@@ -268,7 +272,7 @@ impl Loaded {
     }
 
     /// Keeps an item, unless another with its key came first; returns the one that is kept.
-    fn keep(&self, kernel: &Kernel, key: LoadedKey, item: Item) -> Result<&Item, BackendError> {
+    fn keep(&self, kernel: &EmbeddedKernel, key: LoadedKey, item: Item) -> Result<&Item, BackendError> {
         let mut cell = self.cell(kernel.id())?;
         let mut entry = Some(Box::new(LoadedEntry { key, item, next: LoadedCell::new() }));
         loop {
@@ -285,7 +289,7 @@ impl Runtime {
     /// The routine of a kernel, loaded once.
     fn routine_of(
         &self,
-        kernel: &Kernel,
+        kernel: &EmbeddedKernel,
         constants: &'static [NamedConstant],
     ) -> Result<&Routine, BackendError> {
         let key = LoadedKey::Constants(constants);
@@ -293,11 +297,11 @@ impl Runtime {
             Some(item) => item,
             None => {
                 let routine = self.load(kernel.program(constants)?)?;
-                self.loaded().keep(kernel, key, Item::Kernel(routine))?
+                self.loaded().keep(kernel, key, Item::EmbeddedKernel(routine))?
             }
         };
         match item {
-            Item::Kernel(routine) => Ok(routine),
+            Item::EmbeddedKernel(routine) => Ok(routine),
             Item::Op(_) => Err(BackendError::new("a kernel has the place of an op".to_string())),
         }
     }
@@ -306,7 +310,7 @@ impl Runtime {
     /// code.
     pub(crate) fn op_of(
         &self,
-        op: &Kernel,
+        op: &EmbeddedKernel,
         sizes: [u32; 2],
         load: impl FnOnce() -> Result<OpRoutine, BackendError>,
     ) -> Result<OpRoutine, BackendError> {
@@ -327,7 +331,7 @@ impl Runtime {
 /// function with [`#[vyre::kernel]`](macro@crate::kernel).
 #[must_use = "a call does nothing until it is run"]
 pub struct KernelCall<'a, const ARGUMENTS: usize> {
-    kernel: &'static Kernel,
+    kernel: &'static EmbeddedKernel,
     constants: &'static [NamedConstant],
     arguments: [Argument<'a>; ARGUMENTS],
 }
@@ -336,7 +340,7 @@ impl<'a, const ARGUMENTS: usize> KernelCall<'a, ARGUMENTS> {
     #[doc(hidden)]
     #[inline]
     pub fn new(
-        kernel: &'static Kernel,
+        kernel: &'static EmbeddedKernel,
         constants: &'static [NamedConstant],
         arguments: [Argument<'a>; ARGUMENTS],
     ) -> KernelCall<'a, ARGUMENTS> {
@@ -488,13 +492,13 @@ impl<'a, T: Element> Read<'a, T> for ResidentCell<'a, T> {
 
 /// A kernel that maps each element, from [`map!`](macro@crate::map).
 pub struct Map<A, B> {
-    kernel: &'static Kernel,
+    kernel: &'static EmbeddedKernel,
     types: PhantomData<fn(A) -> B>,
 }
 
 impl<A, B> Map<A, B> {
     #[doc(hidden)]
-    pub fn new(kernel: &'static Kernel) -> Map<A, B> {
+    pub fn new(kernel: &'static EmbeddedKernel) -> Map<A, B> {
         Map { kernel, types: PhantomData }
     }
 

@@ -43,7 +43,7 @@ use vyre_reference::CpuRef;
 /// Maximum elements per buffer, and invocations; smaller where the interpreter takes too long.
 const CUTS: [u32; 3] = [4096, 256, 16];
 /// Further sizes at which a verified backend is timed, so that the router can separate fixed from
-/// growing cost.
+/// growing cost: 64 times smaller and 16 times larger than the largest cut.
 const SMALL_CUT: u32 = 64;
 const LARGE_CUT: u32 = 65_536;
 /// The large size is skipped if it would take longer than this, so that its six runs
@@ -54,7 +54,8 @@ const ORACLE_LIMIT: Duration = Duration::from_secs(2);
 /// Time limit for a backend to compile and run one check: half of what the background
 /// thread allows a job to take.
 const BACKEND_LIMIT: Duration = Duration::from_secs(30);
-/// Routines whose buffers, after cutting, take more than this are not verified.
+/// Routines whose buffers, after cutting, take more than this are not verified: it bounds what the
+/// copies for the interpreter and the backend occupy. Chosen, not measured.
 const MOST_BYTES: usize = 256 << 20;
 /// Timed runs at each size, of which the fastest counts: a verified backend is only estimated from
 /// them, and its first calls replace the estimate.

@@ -13,7 +13,7 @@ use vyre::catalogue::sort::{self, Key};
 use vyre::ir::OpId;
 use vyre::prelude::*;
 use vyre::unstable::opening::{HELPER_SUBCOMMAND, HELPER_VARIABLE, helper_answer, try_program};
-use vyre_driver::native::{Built, Device, Form, Job, Native, NativeBackend};
+use vyre_driver::native::{Built, Form, Job, Native, NativeBackend, NativeDevice};
 use vyre_driver::registry::{BackendCapability, BackendDevices, BackendRegistration};
 use vyre_driver::{
     BackendError, CompiledPipeline, DeviceProfile, DispatchConfig, VyreBackend, default_supported_ops,
@@ -220,7 +220,7 @@ impl NativeBackend for SlowBackend {
     }
 }
 
-impl Device for Slow {
+impl NativeDevice for Slow {
     type Code = ();
     type Memory = ();
 

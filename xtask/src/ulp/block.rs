@@ -7,7 +7,7 @@
 //! bit-identical to that of [`vyre_foundation::ops::eval`], which this module's tests check.
 
 use vyre_foundation::kernel::{LocalId, Operands, ValueId};
-use vyre_foundation::math::{Compute, Expansion, Step};
+use vyre_foundation::math::{Compute, Expansion, ExpansionStep};
 use vyre_foundation::ops::{Op, eval};
 use vyre_foundation::types::{Value, ValueType};
 
@@ -63,14 +63,14 @@ impl<W: Word> Block<W> {
     }
 
     /// Writes the constants once; no step overwrites a value that another one defines.
-    fn set_constants(&mut self, steps: &[Step]) {
+    fn set_constants(&mut self, steps: &[ExpansionStep]) {
         for step in steps {
             match step {
-                Step::Define(id, Compute::Const(value)) => {
+                ExpansionStep::Define(id, Compute::Const(value)) => {
                     self.values[id.index()] = [W::of(value.to_bits()); LANES]
                 }
-                Step::Define(_, Compute::Get(_) | Compute::Op(..)) | Step::Set(..) => {}
-                Step::If { then, otherwise, .. } => {
+                ExpansionStep::Define(_, Compute::Get(_) | Compute::Op(..)) | ExpansionStep::Set(..) => {}
+                ExpansionStep::If { then, otherwise, .. } => {
                     self.set_constants(then);
                     self.set_constants(otherwise);
                 }
@@ -95,14 +95,16 @@ impl<W: Word> Block<W> {
         }
     }
 
-    fn steps(&mut self, steps: &[Step], mask: &Lanes<W>) {
+    fn steps(&mut self, steps: &[ExpansionStep], mask: &Lanes<W>) {
         for step in steps {
             match step {
-                Step::Define(_, Compute::Const(_)) => {}
-                Step::Define(id, Compute::Get(local)) => self.values[id.index()] = self.locals[local.index()],
-                Step::Define(id, Compute::Op(op, operands)) => self.define(*id, *op, operands),
-                Step::Set(local, value) => self.set(*local, *value, mask),
-                Step::If { condition, then, otherwise } => {
+                ExpansionStep::Define(_, Compute::Const(_)) => {}
+                ExpansionStep::Define(id, Compute::Get(local)) => {
+                    self.values[id.index()] = self.locals[local.index()]
+                }
+                ExpansionStep::Define(id, Compute::Op(op, operands)) => self.define(*id, *op, operands),
+                ExpansionStep::Set(local, value) => self.set(*local, *value, mask),
+                ExpansionStep::If { condition, then, otherwise } => {
                     let condition = self.values[condition.index()];
                     let mut taken = [W::default(); LANES];
                     two(&mut taken, &condition, mask, |holds, on| holds & on);

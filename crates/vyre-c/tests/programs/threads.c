@@ -1,4 +1,5 @@
-/* Threads that load, run and free at once, one routine shared by all of them and freed while they use it. */
+/* Threads that load, run and free at once, one routine shared by all of them and freed
+   while they use it. */
 #include "vyre.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 //! Benchmark report as a single HTML page: tables, bars per workload and a roofline, with inline
 //! SVG.
 
-use super::report::{Report, Row, duration, median};
+use super::report::{BenchReport, Row, duration, median};
 use crate::report::page::escape;
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ const COLOURS: [&str; 8] =
     ["#4c78a8", "#f58518", "#54a24b", "#b279a2", "#e45756", "#72b7b2", "#9d755d", "#bab0ac"];
 
 /// Renders the whole page.
-pub(crate) fn page(report: &Report) -> String {
+pub(crate) fn page(report: &BenchReport) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>vyre bench</title><style>\
          body{{font:14px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:70rem;padding:0 1rem}}\
@@ -31,7 +31,7 @@ pub(crate) fn page(report: &Report) -> String {
 }
 
 /// Draws one group of bars per row, one bar per contestant.
-fn bars(report: &Report) -> String {
+fn bars(report: &BenchReport) -> String {
     const LEFT: f64 = 170.0;
     const WIDTH: f64 = 700.0;
     const BAR: f64 = 13.0;
@@ -96,14 +96,14 @@ fn legend(svg: &mut String, everyone: &[String]) {
 }
 
 /// Best rate among the rows with this kind of limit, per nanosecond.
-fn best_rate(report: &Report, limit: &str, amount: impl Fn(&Row) -> f64) -> Option<f64> {
+fn best_rate(report: &BenchReport, limit: &str, amount: impl Fn(&Row) -> f64) -> Option<f64> {
     let rates = report.rows.iter().filter(|row| {
         row.limit == limit && row.bytes > 1 << 23 || row.limit == "multiply_add" && limit == "multiply_add"
     });
     rates.filter_map(|row| Some(amount(row) / median(&row.limit_ns())?)).max_by(f64::total_cmp)
 }
 
-fn roofline(report: &Report) -> String {
+fn roofline(report: &BenchReport) -> String {
     const LEFT: f64 = 60.0;
     const WIDTH: f64 = 760.0;
     const HEIGHT: f64 = 380.0;
@@ -169,11 +169,11 @@ fn roofline(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::report::Entry;
+    use crate::bench::report::RowEntry;
 
     #[test]
     fn a_page_needs_no_network_and_escapes_names() {
-        let entry = |who: &str, ns: f64| Entry { samples_ns: vec![ns; 3], ..Entry::new(who.into()) };
+        let entry = |who: &str, ns: f64| RowEntry { samples_ns: vec![ns; 3], ..RowEntry::new(who.into()) };
         let row = Row {
             name: "a <b>".into(),
             limit: "copy".into(),
@@ -184,7 +184,7 @@ mod tests {
             entries: vec![entry("limit", 1e6), entry("cpu", 2e6)],
             faults: Vec::new(),
         };
-        let page = page(&Report { rows: vec![row], ..Report::default() });
+        let page = page(&BenchReport { rows: vec![row], ..BenchReport::default() });
         assert!(page.contains("a &lt;b&gt;") && !page.contains("a <b>"));
         assert!(page.contains("<circle") && page.contains("<rect"));
         assert!(!page.contains("http"), "nothing is fetched");

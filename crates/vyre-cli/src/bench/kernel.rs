@@ -5,7 +5,7 @@
 //! x=rand:f32:1M`.
 
 use super::native::Native;
-use super::workloads::{Array, Limit, Task};
+use super::workloads::{Array, BenchTask, Limit};
 use crate::inputs::InputArguments;
 use crate::output::Ending;
 use crate::source::{Loaded, SetArguments, of_bytes};
@@ -45,8 +45,8 @@ impl Conditions {
     }
 }
 
-/// Kernel to measure.
-pub(crate) struct Kernel {
+/// A kernel to measure.
+pub(crate) struct BenchKernel {
     name: String,
     loaded: Loaded,
     inputs: Vec<Vec<u8>>,
@@ -55,15 +55,15 @@ pub(crate) struct Kernel {
 }
 
 /// Loads a kernel of `bench/user`.
-pub(crate) fn of_user(name: &'static str, source: &str) -> Result<Kernel, Ending> {
+pub(crate) fn of_user(name: &'static str, source: &str) -> Result<BenchKernel, Ending> {
     let conditions = conditions(source)?;
     let loaded = of_bytes(format!("{name}.vyre"), source.as_bytes().to_vec(), &conditions.set)?;
     let native = Some(Native::BuiltIn(format!("user_{name}")));
-    Kernel::new(format!("user: {name}"), loaded, &conditions, native)
+    BenchKernel::new(format!("user: {name}"), loaded, &conditions, native)
 }
 
 /// Loads a kernel from a file. Options on the command line override those in the file.
-pub(crate) fn of_file(file: &Path, native: &[PathBuf], given: &Conditions) -> Result<Kernel, Ending> {
+pub(crate) fn of_file(file: &Path, native: &[PathBuf], given: &Conditions) -> Result<BenchKernel, Ending> {
     let bytes = files::read(file)?;
     let own = conditions(&String::from_utf8_lossy(&bytes))?;
     let inputs = if given.inputs.is_empty() { own.inputs } else { given.inputs.clone() };
@@ -72,7 +72,7 @@ pub(crate) fn of_file(file: &Path, native: &[PathBuf], given: &Conditions) -> Re
     let loaded = of_bytes(file.display().to_string(), bytes, &conditions.set)?;
     let name = file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
     let native = (!native.is_empty()).then(|| Native::Files(native.to_vec()));
-    Kernel::new(name, loaded, &conditions, native)
+    BenchKernel::new(name, loaded, &conditions, native)
 }
 
 /// Parses the `// bench` line of a file.
@@ -83,15 +83,15 @@ fn conditions(source: &str) -> Result<Conditions, Ending> {
         .map_err(|error| Ending::Usage(format!("the line `// bench {}`: {error}", line.unwrap_or_default())))
 }
 
-impl Kernel {
+impl BenchKernel {
     fn new(
         name: String,
         loaded: Loaded,
         conditions: &Conditions,
         native: Option<Native>,
-    ) -> Result<Kernel, Ending> {
+    ) -> Result<BenchKernel, Ending> {
         let inputs = conditions.inputs.gather(&loaded)?;
-        Ok(Kernel { name, loaded, inputs, native, within: conditions.within })
+        Ok(BenchKernel { name, loaded, inputs, native, within: conditions.within })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -100,7 +100,7 @@ impl Kernel {
 
     /// Builds the row. The first backend's results are the reference for the other backends and the
     /// C peer.
-    pub(crate) fn task(&self, backends: &[Arc<dyn VyreBackend>]) -> Result<Task, String> {
+    pub(crate) fn task(&self, backends: &[Arc<dyn VyreBackend>]) -> Result<BenchTask, String> {
         let backend = backends.first().ok_or("there is no backend")?;
         let (program, kernel) = (&self.loaded.program, &self.loaded.kernel);
         let config = DispatchConfig::default();
@@ -127,7 +127,7 @@ impl Kernel {
         let bytes = bound.iter().map(|(_, bytes)| *bytes as u64).sum::<u64>().max(1);
         let sample = self.sample(program, &bound, expected);
         let uniforms: Vec<Vec<u8>> = self.given(&bound, true).cloned().collect();
-        Ok(Task {
+        Ok(BenchTask {
             name: self.name.clone(),
             native: self.native.clone(),
             limit: Limit::Copy,

@@ -2,8 +2,8 @@
 //! each runs once, in random order.
 
 use super::native::{Peer, Peers};
-use super::report::{Entry, Row, duration};
-use super::workloads::{Limit, Task};
+use super::report::{Row, RowEntry, duration};
+use super::workloads::{BenchTask, Limit};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre::catalogue::{CompiledPlan, Plan, PlanBuffer, Role, Step};
@@ -35,7 +35,7 @@ const SHORTEST_NS: u64 = 300_000;
 
 /// Participant in a row.
 struct Contestant<'a> {
-    entry: Entry,
+    entry: RowEntry,
     runner: Runner<'a>,
     /// Calls per round.
     repeats: u64,
@@ -153,7 +153,7 @@ fn host_bindings<'b>(inputs: &[&'b [u8]], outputs: &'b mut [Vec<u8>], roles: &[&
 
 /// Measures a row. `tick` is called after every round with the completed share of the row.
 pub(crate) fn row(
-    task: &Task,
+    task: &BenchTask,
     peers: Result<&Peers, &String>,
     backends: &[Arc<dyn VyreBackend>],
     runtime: Option<&Runtime>,
@@ -366,12 +366,12 @@ fn contestant<'a>(
     effort: Effort,
 ) -> Result<Contestant<'a>, String> {
     let call_ns = if first_ns as f64 > effort.row_seconds * 1e9 / 2.0 { first_ns } else { runner.run(1)? };
-    let mut entry = Entry::new(who);
+    let mut entry = RowEntry::new(who);
     entry.first_call_ns = first_ns as f64;
     Ok(Contestant { entry, runner, repeats: repeats(call_ns), call_ns })
 }
 
-fn limit_peer(task: &Task, peers: &Peers, effort: Effort) -> Result<(Contestant<'static>, f64), String> {
+fn limit_peer(task: &BenchTask, peers: &Peers, effort: Effort) -> Result<(Contestant<'static>, f64), String> {
     let mut peer = peers.start_limit(task.limit, task.bytes)?;
     let first = peer.run(1)?;
     let mut operations = 0.0;
@@ -382,7 +382,11 @@ fn limit_peer(task: &Task, peers: &Peers, effort: Effort) -> Result<(Contestant<
 }
 
 /// Starts the equivalent C peer, if there is one, and checks its results.
-fn native_peer<'a>(task: &Task, peers: &Peers, effort: Effort) -> Result<Option<Contestant<'a>>, String> {
+fn native_peer<'a>(
+    task: &BenchTask,
+    peers: &Peers,
+    effort: Effort,
+) -> Result<Option<Contestant<'a>>, String> {
     let Some(native) = &task.native else { return Ok(None) };
     let mut peer = peers.start(native, &(task.arrays)(&task.sample))?;
     let first = peer.run(1)?;
@@ -467,7 +471,8 @@ fn end_to_end<'a>(
     Ok(made)
 }
 
-/// Number of untimed routed calls, in which the router learns.
+/// Number of untimed routed calls, in which the router learns. The background work that they cause
+/// is waited for afterwards.
 const ROUTED_WARM_UP: usize = 5;
 
 /// Size class for an op that has only one size.

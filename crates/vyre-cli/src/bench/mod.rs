@@ -21,7 +21,7 @@ use crate::quantity;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use measure::Effort;
 use native::Peers;
-use report::{Report, Row, SCHEMA};
+use report::{BenchReport, Row, SCHEMA};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -164,38 +164,38 @@ fn bench(arguments: &Arguments) -> Result<Ending, Ending> {
 }
 
 /// Source of a row's kernel.
-enum Source {
+enum RowSource {
     Op(&'static Workload),
     User(&'static str, &'static str),
-    Given(Box<kernel::Kernel>),
+    Given(Box<kernel::BenchKernel>),
 }
 
-impl Source {
+impl RowSource {
     fn name(&self) -> String {
         match self {
-            Source::Op(workload) => workload.name.into(),
-            Source::User(name, _) => format!("user: {name}"),
-            Source::Given(kernel) => kernel.name().into(),
+            RowSource::Op(workload) => workload.name.into(),
+            RowSource::User(name, _) => format!("user: {name}"),
+            RowSource::Given(kernel) => kernel.name().into(),
         }
     }
 }
 
 /// Selects the rows that the arguments ask for.
-fn rows(arguments: &Arguments) -> Result<Vec<Source>, Ending> {
+fn rows(arguments: &Arguments) -> Result<Vec<RowSource>, Ending> {
     if let Some(file) = &arguments.kernel {
         let kernel = kernel::of_file(file, &arguments.c, &arguments.conditions)?;
-        return Ok(vec![Source::Given(Box::new(kernel))]);
+        return Ok(vec![RowSource::Given(Box::new(kernel))]);
     }
     if !arguments.conditions.is_empty() {
         return Err(Ending::Usage("--in, --set and --within are for --kernel".into()));
     }
-    let users = native::USER.iter().map(|(name, text)| Source::User(name, text));
-    let all: Vec<Source> = WORKLOADS.iter().map(Source::Op).chain(users).collect();
-    let names: Vec<String> = all.iter().map(Source::name).collect();
+    let users = native::USER.iter().map(|(name, text)| RowSource::User(name, text));
+    let all: Vec<RowSource> = WORKLOADS.iter().map(RowSource::Op).chain(users).collect();
+    let names: Vec<String> = all.iter().map(RowSource::name).collect();
     let is_wanted = |name: &str| {
         arguments.only.is_empty() || arguments.only.iter().any(|part| name.contains(part.as_str()))
     };
-    let wanted: Vec<Source> = all.into_iter().filter(|source| is_wanted(&source.name())).collect();
+    let wanted: Vec<RowSource> = all.into_iter().filter(|source| is_wanted(&source.name())).collect();
     if wanted.is_empty() {
         return Err(Ending::Usage(format!("--only matches no row; the rows are: {}", names.join(", "))));
     }
@@ -231,18 +231,22 @@ fn open_runtime(backends: &[Arc<dyn VyreBackend>]) -> Option<Runtime> {
     made.map_err(|error| warn(&format!("without routed calls: {error}"))).ok()
 }
 
-fn measure_all(rows: &[Source], backends: &[Arc<dyn VyreBackend>], budget: Budget) -> Result<Report, Ending> {
+fn measure_all(
+    rows: &[RowSource],
+    backends: &[Arc<dyn VyreBackend>],
+    budget: Budget,
+) -> Result<BenchReport, Ending> {
     static STOP: AtomicBool = AtomicBool::new(false);
     crate::stop_on_interrupt(&STOP);
     let peers = Peers::new();
-    let mut report = Report {
+    let mut report = BenchReport {
         schema: SCHEMA,
         processor: processor(),
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         version: env!("CARGO_PKG_VERSION").into(),
         compiler: peers.as_ref().map_or("no C compiler".into(), |peers| peers.compiler.clone()),
         backends: backends.iter().map(|backend| backend.id().to_string()).collect(),
-        ..Report::default()
+        ..BenchReport::default()
     };
     let runtime = open_runtime(backends);
     let bar = progress_bar(rows.len());
@@ -265,9 +269,9 @@ fn measure_all(rows: &[Source], backends: &[Arc<dyn VyreBackend>], budget: Budge
         };
         let effort = budget.share(rows.len() - number);
         let task = match source {
-            Source::Op(workload) => Ok(workload.task()),
-            Source::User(name, text) => kernel::of_user(name, text)?.task(backends),
-            Source::Given(kernel) => kernel.task(backends),
+            RowSource::Op(workload) => Ok(workload.task()),
+            RowSource::User(name, text) => kernel::of_user(name, text)?.task(backends),
+            RowSource::Given(kernel) => kernel.task(backends),
         };
         report.rows.push(match task {
             Ok(task) => measure::row(&task, peers.as_ref(), backends, runtime.as_ref(), effort, &mut tick),
@@ -306,9 +310,9 @@ fn processor() -> String {
     )
 }
 
-fn read_report(path: &Path) -> Result<Report, Ending> {
+fn read_report(path: &Path) -> Result<BenchReport, Ending> {
     let text = files::read_text(path)?;
-    let report: Report = serde_json::from_str(&text)
+    let report: BenchReport = serde_json::from_str(&text)
         .map_err(|error| Ending::Usage(format!("{} is not a result of --json: {error}", path.display())))?;
     if report.schema != SCHEMA {
         let schema = report.schema;

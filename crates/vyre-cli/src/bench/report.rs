@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 /// Results of a whole run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Report {
+pub(crate) struct BenchReport {
     pub schema: u32,
     pub processor: String,
     pub threads: usize,
@@ -32,13 +32,13 @@ pub(crate) struct Row {
     /// Best time of the limit for this row's work in the whole run; optional in the JSON.
     #[serde(default)]
     pub limit_best_ns: Option<f64>,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RowEntry>,
     pub faults: Vec<String>,
 }
 
 /// Contestant of a row and the times of its calls.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct RowEntry {
     pub who: String,
     pub samples_ns: Vec<f64>,
     pub first_call_ns: f64,
@@ -58,9 +58,9 @@ pub(crate) struct Cold {
     pub first_call_ns: Vec<f64>,
 }
 
-impl Entry {
-    pub(crate) fn new(who: String) -> Entry {
-        Entry { who, ..Entry::default() }
+impl RowEntry {
+    pub(crate) fn new(who: String) -> RowEntry {
+        RowEntry { who, ..RowEntry::default() }
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
 }
 
 impl Row {
-    pub(crate) fn entry(&self, who: &str) -> Option<&Entry> {
+    pub(crate) fn entry(&self, who: &str) -> Option<&RowEntry> {
         self.entries.iter().find(|entry| entry.who == who)
     }
 
@@ -96,13 +96,15 @@ impl Row {
     /// Whether another row has the same limit. Arithmetic rows always do; memory rows do if they
     /// fill the same caches.
     fn shares_limit(&self, other: &Row) -> bool {
+        /// Memory rows up to this factor apart fill the same caches: a level of cache is usually
+        /// more than four times as large as the one below.
         const ALIKE: f64 = 4.0;
         let ratio = self.bytes as f64 / other.bytes as f64;
         self.limit == other.limit && (self.limit == "multiply_add" || (1.0 / ALIKE..=ALIKE).contains(&ratio))
     }
 
     /// Time of an entry as a multiple of `of`, for each round.
-    pub(crate) fn multiples(&self, entry: &Entry, of: &[f64]) -> Vec<f64> {
+    pub(crate) fn multiples(&self, entry: &RowEntry, of: &[f64]) -> Vec<f64> {
         entry.samples_ns.iter().zip(of).map(|(own, other)| own / other).collect()
     }
 }
@@ -117,7 +119,7 @@ pub(crate) fn duration(ns: f64) -> String {
     }
 }
 
-impl Report {
+impl BenchReport {
     /// Sets every row's limit to the best of the run for its kind. The limit is what the machine
     /// can do, so a disturbed round must not raise it, and rows stay comparable.
     pub(crate) fn settle_limits(&mut self) {
@@ -184,7 +186,7 @@ impl Report {
     /// Time per call of the workload that is dominated by call overhead.
     fn latency(&self) -> String {
         let Some(row) = self.rows.iter().find(|row| row.name == "saxpy 2^10") else { return String::new() };
-        let call = |entry: &Entry| Some(format!("{} {}", entry.who, duration(median(&entry.samples_ns)?)));
+        let call = |entry: &RowEntry| Some(format!("{} {}", entry.who, duration(median(&entry.samples_ns)?)));
         let calls: Vec<String> =
             row.entries.iter().filter(|entry| entry.who != "limit").filter_map(call).collect();
         format!("\nOne call of saxpy with 1024 elements: {}\n", calls.join(", "))
@@ -225,7 +227,7 @@ impl Report {
     }
 
     /// Compares this run's multiples of the limit with those of another run.
-    pub(crate) fn comparison(&self, earlier: &Report) -> String {
+    pub(crate) fn comparison(&self, earlier: &BenchReport) -> String {
         let mut lines = vec![["workload", "who", "before", "now", "change"].map(str::to_string).to_vec()];
         for row in &self.rows {
             let Some(old_row) = earlier.rows.iter().find(|old| old.name == row.name) else { continue };
@@ -266,7 +268,7 @@ fn rate(row: &Row) -> String {
     }
 }
 
-fn multiple(row: &Row, entry: &Entry, limit: &[f64]) -> String {
+fn multiple(row: &Row, entry: &RowEntry, limit: &[f64]) -> String {
     let multiples = row.multiples(entry, limit);
     match (median(&multiples), quantile(&multiples, 0.1)) {
         (Some(middle), Some(low)) => format!("{} ({})", figure(middle), figure(low)),
@@ -316,9 +318,11 @@ fn aligned(lines: &[Vec<String>]) -> String {
 mod tests {
     use super::*;
 
-    fn report(scale: f64) -> Report {
-        let entry =
-            |who: &str, samples: &[f64]| Entry { samples_ns: samples.to_vec(), ..Entry::new(who.into()) };
+    fn report(scale: f64) -> BenchReport {
+        let entry = |who: &str, samples: &[f64]| RowEntry {
+            samples_ns: samples.to_vec(),
+            ..RowEntry::new(who.into())
+        };
         let cpu: Vec<f64> = [2e6, 4e6, 9e6].iter().map(|ns| ns * scale).collect();
         let row = Row {
             name: "saxpy 2^10".into(),
@@ -330,7 +334,7 @@ mod tests {
             entries: vec![entry("limit", &[1e6, 2e6, 3e6]), entry("C", &[2e6, 2e6, 2e6]), entry("cpu", &cpu)],
             faults: vec!["wgpu: not there".into()],
         };
-        Report { schema: SCHEMA, rows: vec![row], ..Report::default() }
+        BenchReport { schema: SCHEMA, rows: vec![row], ..BenchReport::default() }
     }
 
     #[test]
@@ -375,7 +379,7 @@ mod tests {
     #[test]
     fn json_is_read_back() -> Result<(), serde_json::Error> {
         let text = serde_json::to_string(&report(1.0))?;
-        let back: Report = serde_json::from_str(&text)?;
+        let back: BenchReport = serde_json::from_str(&text)?;
         assert_eq!(back.table(), report(1.0).table());
         Ok(())
     }

@@ -69,10 +69,10 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Builds the [`Task`] for this row.
-    pub(crate) fn task(&'static self) -> Task {
+    /// Builds the [`BenchTask`] for this row.
+    pub(crate) fn task(&'static self) -> BenchTask {
         let sample = Arc::new((self.sample)());
-        Task {
+        BenchTask {
             name: self.name.into(),
             native: Some(Native::BuiltIn(self.native.into())),
             limit: self.limit,
@@ -93,7 +93,7 @@ pub(crate) type Arrays = Box<dyn for<'s> Fn(&'s Sample) -> Vec<Array<'s>>>;
 pub(crate) type Fault = Box<dyn Fn(usize, &[u8], &[u8]) -> Option<String>>;
 
 /// Row that is ready to be measured.
-pub(crate) struct Task {
+pub(crate) struct BenchTask {
     pub name: String,
     pub native: Option<Native>,
     pub limit: Limit,

@@ -2,7 +2,7 @@
 
 use super::plot::{self, Curve, Curves, TimeAxis};
 use super::{Facts, Route, Tuned};
-use crate::devices::{Device, State, class, strictness};
+use crate::devices::{Device, DeviceState, class, strictness};
 use crate::quantity;
 use crate::tables::Kind;
 use std::collections::BTreeSet;
@@ -81,14 +81,14 @@ fn devices(devices: &[Device]) -> String {
     for (at, device) in devices.iter().enumerate() {
         let id = escape(device.id);
         match &device.state {
-            State::Refused(reason) => {
+            DeviceState::Refused(reason) => {
                 let _ = writeln!(
                     body,
                     "<article class=\"card refused\"><h3>{id} <span class=\"chip\">not selected</span></h3><p>{}</p></article>",
                     escape(reason)
                 );
             }
-            State::Usable { facts, profile } => {
+            DeviceState::Usable { facts, profile } => {
                 let state = if at == 0 { "selected" } else { "usable" };
                 let name =
                     if profile.device_name.is_empty() { "unnamed device" } else { profile.device_name };

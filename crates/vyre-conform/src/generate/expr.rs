@@ -1,6 +1,6 @@
 //! Expressions of a given type.
 
-use super::{Buffer, Flow, Map, Options, Phase, Place, Role, State, values};
+use super::{Buffer, Flow, GeneratorState, Map, Options, Phase, ProgramPlace, Role, values};
 use vyre_foundation::ir::{Access, AtomicOp, Builtin, DataType, Expr, Name, Op, SubgroupOp, ValueType};
 
 /// Approximate nesting limit of a generated expression.
@@ -9,12 +9,12 @@ const DEPTH: u32 = 4;
 /// For each result type, every table op with every list of operand types that gives it.
 #[derive(Debug)]
 pub(super) struct Forms {
-    ops: Vec<(ValueType, Vec<Form>)>,
+    ops: Vec<(ValueType, Vec<OpForm>)>,
     subgroup: Vec<(ValueType, Vec<SubgroupForm>)>,
 }
 
 #[derive(Clone, Debug)]
-struct Form {
+struct OpForm {
     op: Op,
     operands: Vec<ValueType>,
 }
@@ -36,7 +36,7 @@ impl Forms {
                 let signature = op.row().signature;
                 let fitting =
                     tuples(&types, signature.arity()).filter(|operands| gives(signature.result(operands)));
-                ops.extend(fitting.map(|operands| Form { op, operands }));
+                ops.extend(fitting.map(|operands| OpForm { op, operands }));
             }
             let mut subgroup = Vec::new();
             for op in
@@ -51,7 +51,7 @@ impl Forms {
         forms
     }
 
-    fn ops(&self, result: ValueType) -> &[Form] {
+    fn ops(&self, result: ValueType) -> &[OpForm] {
         self.ops.iter().find(|(ty, _)| *ty == result).map_or(&[], |(_, forms)| forms)
     }
 
@@ -112,13 +112,13 @@ enum Leaf {
     Atomic(usize),
 }
 
-impl State<'_> {
+impl GeneratorState<'_> {
     /// An expression without constraints on uniformity.
-    pub(super) fn expr(&mut self, ty: ValueType, place: Place) -> Expr {
+    pub(super) fn expr(&mut self, ty: ValueType, place: ProgramPlace) -> Expr {
         self.wanted(Wanted::any(ty), place)
     }
 
-    pub(super) fn wanted(&mut self, wanted: Wanted, place: Place) -> Expr {
+    pub(super) fn wanted(&mut self, wanted: Wanted, place: ProgramPlace) -> Expr {
         self.cost = self.cost.saturating_sub(place.trips);
         if wanted.depth == 0 || self.cost == 0 || self.choices.is_exhausted() || self.choices.below(5) == 0 {
             return self.leaf(wanted, place);
@@ -153,11 +153,11 @@ impl State<'_> {
     }
 
     /// Whether all lanes of a subgroup reach this place together.
-    pub(super) fn lanes_meet(&self, place: Place) -> bool {
+    pub(super) fn lanes_meet(&self, place: ProgramPlace) -> bool {
         self.grouped && !self.diverged && !place.in_function && place.control != Flow::Divergent
     }
 
-    fn subgroup(&mut self, wanted: Wanted, place: Place) -> Option<Expr> {
+    fn subgroup(&mut self, wanted: Wanted, place: ProgramPlace) -> Option<Expr> {
         let forms = self.forms;
         let form = self.choices.pick(forms.subgroup(wanted.ty))?;
         let mut operands = Vec::with_capacity(form.operands.len());
@@ -182,7 +182,7 @@ impl State<'_> {
         Some(Expr::subgroup(form.op, operands))
     }
 
-    fn call(&mut self, wanted: Wanted, place: Place) -> Option<Expr> {
+    fn call(&mut self, wanted: Wanted, place: ProgramPlace) -> Option<Expr> {
         let fits = |k: &usize| {
             let callable = &self.functions[*k];
             callable.function.result == wanted.ty && callable.cost.saturating_mul(place.trips) < self.cost
@@ -196,7 +196,7 @@ impl State<'_> {
         Some(Expr::call(callable.function.name, args))
     }
 
-    fn leaf(&mut self, wanted: Wanted, place: Place) -> Expr {
+    fn leaf(&mut self, wanted: Wanted, place: ProgramPlace) -> Expr {
         let vars = self
             .vars
             .iter()
@@ -224,7 +224,7 @@ impl State<'_> {
         }
     }
 
-    fn other_leaves(&self, wanted: Wanted, place: Place) -> Vec<Leaf> {
+    fn other_leaves(&self, wanted: Wanted, place: ProgramPlace) -> Vec<Leaf> {
         let mut leaves = vec![Leaf::Literal];
         let divergent = wanted.flow == Flow::Divergent;
         if divergent {
@@ -274,7 +274,7 @@ impl State<'_> {
     }
 
     /// An index: mostly small, sometimes arbitrary.
-    pub(super) fn index(&mut self, wanted: Wanted, place: Place) -> Expr {
+    pub(super) fn index(&mut self, wanted: Wanted, place: ProgramPlace) -> Expr {
         let raw = self.wanted(wanted.operand(ValueType::U32), place);
         match self.choices.below(4) {
             0 => raw,
@@ -284,7 +284,7 @@ impl State<'_> {
         }
     }
 
-    fn load(&mut self, buffer: usize, wanted: Wanted, place: Place) -> Expr {
+    fn load(&mut self, buffer: usize, wanted: Wanted, place: ProgramPlace) -> Expr {
         let name = self.buffers[buffer].decl.name.clone();
         let index = match self.buffers[buffer].role {
             Role::Wild
@@ -295,10 +295,10 @@ impl State<'_> {
             Role::Wild | Role::Tally(_) => self.index(wanted, place),
             Role::Owned { .. } => self.owned_index(buffer, wanted, place),
             Role::Exchange { per_group, phase } => match phase {
-                Phase::Own => State::exchange_base(&self.buffers[buffer], Expr::var("slot")),
+                Phase::Own => GeneratorState::exchange_base(&self.buffers[buffer], Expr::var("slot")),
                 Phase::Read | Phase::Tally(_) if per_group => {
                     let slot = self.index(wanted, place) % Expr::var("group");
-                    State::exchange_base(&self.buffers[buffer], slot)
+                    GeneratorState::exchange_base(&self.buffers[buffer], slot)
                 }
                 Phase::Read | Phase::Tally(_) => self.index(wanted, place),
             },
@@ -307,7 +307,7 @@ impl State<'_> {
     }
 
     /// An index in an owned buffer that only this invocation uses.
-    pub(super) fn owned_index(&mut self, buffer: usize, wanted: Wanted, place: Place) -> Expr {
+    pub(super) fn owned_index(&mut self, buffer: usize, wanted: Wanted, place: ProgramPlace) -> Expr {
         let Role::Owned { stride, map } = self.buffers[buffer].role.clone() else {
             unreachable!("only owned buffers have owned indices")
         };
@@ -330,7 +330,7 @@ impl State<'_> {
 
     /// An atomic whose result is used, which is safe because only this invocation accesses the
     /// element.
-    fn owned_atomic(&mut self, buffer: usize, wanted: Wanted, place: Place) -> Expr {
+    fn owned_atomic(&mut self, buffer: usize, wanted: Wanted, place: ProgramPlace) -> Expr {
         let mut args = vec![self.owned_index(buffer, wanted, place)];
         let op = *self.choices.pick(&AtomicOp::ALL).unwrap_or(&AtomicOp::Add);
         let ty = self.buffers[buffer].decl.element.value_type();

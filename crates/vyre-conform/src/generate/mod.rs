@@ -25,7 +25,7 @@ mod values;
 
 use crate::choices::{Choices, bytes_from_seed};
 use expr::Forms;
-use shape::Plan;
+use shape::ProgramPlan;
 use std::collections::BTreeSet;
 use vyre_driver::registry::backend_is_oracle;
 use vyre_driver::{DeviceClass, VyreBackend};
@@ -212,7 +212,7 @@ impl Generator {
         if self.options.indices {
             return indices::case(Choices::new(bytes), self.options.subgroup_size.unwrap_or(4));
         }
-        let mut state = State {
+        let mut state = GeneratorState {
             options: &self.options,
             forms: &self.forms,
             choices: Choices::new(bytes),
@@ -309,7 +309,7 @@ enum Flow {
 
 /// Context of a statement or expression.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ProgramPlace {
     /// Uniformity of the control flow that leads there.
     control: Flow,
     /// Uniformity of the innermost loop.
@@ -325,8 +325,8 @@ struct Place {
     trips: u32,
 }
 
-impl Place {
-    const TOP: Place = Place {
+impl ProgramPlace {
+    const TOP: ProgramPlace = ProgramPlace {
         control: Flow::Uniform,
         innermost: None,
         phased: false,
@@ -335,16 +335,16 @@ impl Place {
         trips: 1,
     };
 
-    fn nested(self) -> Place {
-        Place { depth: self.depth + 1, ..self }
+    fn nested(self) -> ProgramPlace {
+        ProgramPlace { depth: self.depth + 1, ..self }
     }
 
-    fn divergent(self) -> Place {
-        Place { control: Flow::Divergent, ..self.nested() }
+    fn divergent(self) -> ProgramPlace {
+        ProgramPlace { control: Flow::Divergent, ..self.nested() }
     }
 
-    fn looped(self, flow: Flow, rounds: u32) -> Place {
-        Place {
+    fn looped(self, flow: Flow, rounds: u32) -> ProgramPlace {
+        ProgramPlace {
             control: self.control.max(flow),
             innermost: Some(flow),
             phased: self.phased || flow != Flow::Divergent,
@@ -354,7 +354,7 @@ impl Place {
     }
 }
 
-struct State<'a> {
+struct GeneratorState<'a> {
     options: &'a Options,
     forms: &'a Forms,
     choices: Choices<'a>,
@@ -374,7 +374,7 @@ struct State<'a> {
     trap: Option<u32>,
 }
 
-impl State<'_> {
+impl GeneratorState<'_> {
     fn fresh(&mut self, prefix: &str) -> Name {
         self.names += 1;
         format!("{prefix}{}", self.names).into()
@@ -386,7 +386,7 @@ impl State<'_> {
         self.choices.pick(&allowed).copied().unwrap_or(ValueType::U32)
     }
 
-    fn finish(mut self, plan: Plan, body: Vec<vyre_foundation::ir::Node>) -> Case {
+    fn finish(mut self, plan: ProgramPlan, body: Vec<vyre_foundation::ir::Node>) -> Case {
         let mut bound: Vec<Buffer> =
             self.buffers.iter().filter(|buffer| buffer.decl.access.is_input()).cloned().collect();
         bound.sort_by_key(|buffer| buffer.decl.binding);

@@ -1,6 +1,6 @@
 //! The interface of a generated program: buffers, bindings, lengths, domain and workgroup size.
 
-use super::{Buffer, Map, Phase, Role, State};
+use super::{Buffer, GeneratorState, Map, Phase, Role};
 use vyre_foundation::ir::{Access, AtomicOp, Axis, BufferDecl, DataType, Domain, Expr};
 
 /// Lengths that catch off-by-one errors: empty, one, primes, powers of two and their neighbours.
@@ -11,7 +11,7 @@ pub(super) const COMMUTATIVE: [AtomicOp; 6] =
     [AtomicOp::Add, AtomicOp::Min, AtomicOp::Max, AtomicOp::And, AtomicOp::Or, AtomicOp::Xor];
 
 /// Decisions made before the body is generated.
-pub(super) struct Plan {
+pub(super) struct ProgramPlan {
     pub(super) workgroup: [u32; 3],
     pub(super) domain: Domain,
     /// Linear id of an invocation, unique in the dispatch.
@@ -19,9 +19,9 @@ pub(super) struct Plan {
     pub(super) subgroup_size: u32,
 }
 
-impl State<'_> {
+impl GeneratorState<'_> {
     /// Declares the buffers and chooses the shape.
-    pub(super) fn plan(&mut self) -> Plan {
+    pub(super) fn plan(&mut self) -> ProgramPlan {
         self.grouped = self.options.grouped && self.choices.below(2) == 1;
         if self.options.traps && self.choices.one_in(16) {
             self.trap = Some(self.choices.below(1000) as u32);
@@ -39,7 +39,7 @@ impl State<'_> {
         self.number_bindings();
         let id = self.id(&domain);
         let subgroup_size = self.choices.pick_from([4, 32, 8, 1, 64, 16]);
-        Plan { workgroup, domain, id, subgroup_size }
+        ProgramPlan { workgroup, domain, id, subgroup_size }
     }
 
     fn counts(&mut self) -> [u32; 3] {

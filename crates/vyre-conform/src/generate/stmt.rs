@@ -1,8 +1,8 @@
 //! Statements: bodies, control flow, stores, phases between barriers, functions.
 
 use super::expr::Wanted;
-use super::shape::{COMMUTATIVE, Plan};
-use super::{Array, Callable, Flow, Phase, Place, Role, State, Var};
+use super::shape::{COMMUTATIVE, ProgramPlan};
+use super::{Array, Callable, Flow, GeneratorState, Phase, ProgramPlace, Role, Var};
 use vyre_foundation::ir::{Builtin, Combine, Expr, Function, Name, Node, SubgroupOp, Value, ValueType};
 
 /// Limit on block nesting; the cost budget limits loops further.
@@ -35,16 +35,16 @@ enum Kind {
     Trap,
 }
 
-impl State<'_> {
+impl GeneratorState<'_> {
     /// The regions of the program. Each starts by naming the ids of the invocation.
-    pub(super) fn regions(&mut self, plan: &Plan) -> Vec<Node> {
+    pub(super) fn regions(&mut self, plan: &ProgramPlan) -> Vec<Node> {
         let count = 1 + self.choices.below(3);
         let budget = self.statements / count as u32;
         (0..count)
             .map(|k| {
                 let mut body = self.identity(plan);
                 self.statements = budget;
-                body.extend(self.block(Place::TOP, 24));
+                body.extend(self.block(ProgramPlace::TOP, 24));
                 // The epilogue makes whatever the region computed visible in the outputs.
                 body.extend(self.epilogue());
                 self.vars.clear();
@@ -54,7 +54,7 @@ impl State<'_> {
             .collect()
     }
 
-    fn identity(&mut self, plan: &Plan) -> Vec<Node> {
+    fn identity(&mut self, plan: &ProgramPlan) -> Vec<Node> {
         let mut nodes = vec![Node::let_("id", plan.id.clone())];
         self.declare_var("id".into(), ValueType::U32, Flow::Divergent);
         if self.grouped {
@@ -86,7 +86,7 @@ impl State<'_> {
         for k in 0..self.buffers.len() {
             let Role::Owned { .. } = self.buffers[k].role else { continue };
             let ty = self.buffers[k].decl.element.value_type();
-            let index = self.owned_index(k, Wanted::any(ValueType::U32), Place::TOP);
+            let index = self.owned_index(k, Wanted::any(ValueType::U32), ProgramPlace::TOP);
             let value = match vars.iter().rev().nth(k).or(vars.last()) {
                 Some(var) if var.ty == ty => Expr::Var(var.name.clone()),
                 Some(var) => Expr::var(var.name.clone()).cast(ty),
@@ -98,7 +98,7 @@ impl State<'_> {
     }
 
     /// A block of up to `limit` statements, with its own scope.
-    fn block(&mut self, place: Place, limit: usize) -> Vec<Node> {
+    fn block(&mut self, place: ProgramPlace, limit: usize) -> Vec<Node> {
         let top = place.depth == 0;
         let (vars, arrays) = (self.vars.len(), self.arrays.len());
         let wanted = if top { limit } else { 1 + self.choices.below(limit.max(1)) };
@@ -117,7 +117,7 @@ impl State<'_> {
         nodes
     }
 
-    fn kinds(&self, place: Place) -> Vec<Kind> {
+    fn kinds(&self, place: ProgramPlace) -> Vec<Kind> {
         let mut kinds =
             vec![Kind::Let, Kind::Let, Kind::Let, Kind::Assign, Kind::Assign, Kind::Array, Kind::StoreArray];
         if !place.in_function {
@@ -159,7 +159,7 @@ impl State<'_> {
         kinds
     }
 
-    fn statement(&mut self, place: Place) -> Vec<Node> {
+    fn statement(&mut self, place: ProgramPlace) -> Vec<Node> {
         let kinds = self.kinds(place);
         let kind = self.choices.pick(&kinds).copied().unwrap_or(Kind::Let);
         match kind {
@@ -200,7 +200,7 @@ impl State<'_> {
         }
     }
 
-    fn let_(&mut self, place: Place) -> Node {
+    fn let_(&mut self, place: ProgramPlace) -> Node {
         let ty = self.value_type();
         let uniform =
             place.control == Flow::Uniform && !self.diverged && !place.in_function && self.choices.one_in(4);
@@ -212,13 +212,13 @@ impl State<'_> {
         Node::let_(name, value)
     }
 
-    fn assign(&mut self, place: Place) -> Vec<Node> {
+    fn assign(&mut self, place: ProgramPlace) -> Vec<Node> {
         let assignable: Vec<Var> = self.vars.iter().filter(|var| var.assignable).cloned().collect();
         let Some(var) = self.choices.pick(&assignable) else { return vec![self.let_(place)] };
         vec![Node::assign(var.name.clone(), self.expr(var.ty, place))]
     }
 
-    fn store(&mut self, place: Place) -> Vec<Node> {
+    fn store(&mut self, place: ProgramPlace) -> Vec<Node> {
         let writable = |k: &usize| match self.buffers[*k].role {
             Role::Owned { .. } => true,
             Role::Exchange { phase, .. } => matches!(phase, Phase::Own),
@@ -229,14 +229,14 @@ impl State<'_> {
         let index = match self.buffers[buffer].role {
             Role::Owned { .. } => self.owned_index(buffer, Wanted::any(ValueType::U32), place),
             Role::Exchange { .. } | Role::Wild | Role::Tally(_) => {
-                State::exchange_base(&self.buffers[buffer], Expr::var("slot"))
+                GeneratorState::exchange_base(&self.buffers[buffer], Expr::var("slot"))
             }
         };
         let value = self.expr(self.buffers[buffer].decl.element.value_type(), place);
         vec![Node::store(self.buffers[buffer].decl.name.clone(), index, value)]
     }
 
-    fn tally(&mut self, place: Place) -> Vec<Node> {
+    fn tally(&mut self, place: ProgramPlace) -> Vec<Node> {
         let op_of = |k: usize| match self.buffers[k].role {
             Role::Tally(op) | Role::Exchange { phase: Phase::Tally(op), .. } => Some((k, op)),
             Role::Wild | Role::Owned { .. } | Role::Exchange { .. } => None,
@@ -246,7 +246,7 @@ impl State<'_> {
         let wanted = Wanted::any(self.buffers[buffer].decl.element.value_type());
         let mut index = self.index(wanted, place);
         if let Role::Exchange { per_group: true, .. } = self.buffers[buffer].role {
-            index = State::exchange_base(&self.buffers[buffer], index % Expr::var("group"));
+            index = GeneratorState::exchange_base(&self.buffers[buffer], index % Expr::var("group"));
         }
         let value = self.wanted(wanted, place);
         vec![Node::eval(Expr::atomic(op, self.buffers[buffer].decl.name.clone(), index, value))]
@@ -258,19 +258,19 @@ impl State<'_> {
         Node::array(name, element, 1 + self.choices.below(8) as u32)
     }
 
-    fn store_array(&mut self, place: Place) -> Vec<Node> {
+    fn store_array(&mut self, place: ProgramPlace) -> Vec<Node> {
         let arrays = self.arrays.clone();
         let Some(array) = self.choices.pick(&arrays) else { return vec![self.array()] };
         let index = self.index(Wanted::any(ValueType::U32), place);
         vec![Node::store(array.name.clone(), index, self.expr(array.element, place))]
     }
 
-    fn region(&mut self, place: Place) -> Vec<Node> {
+    fn region(&mut self, place: ProgramPlace) -> Vec<Node> {
         let name = format!("generated.inner{}", self.choices.below(3));
         vec![Node::region(name, self.block(place.nested(), 4))]
     }
 
-    fn if_(&mut self, place: Place) -> Node {
+    fn if_(&mut self, place: ProgramPlace) -> Node {
         let condition = self.expr(ValueType::Bool, place);
         let then = self.block(place.divergent(), 5);
         let otherwise =
@@ -279,7 +279,7 @@ impl State<'_> {
     }
 
     /// A number that is uniform across a subgroup.
-    fn subgroup_number(&mut self, place: Place) -> Expr {
+    fn subgroup_number(&mut self, place: ProgramPlace) -> Expr {
         if self.choices.below(2) == 0 {
             return Expr::subgroup(SubgroupOp::Id, vec![]);
         }
@@ -287,15 +287,15 @@ impl State<'_> {
         Expr::subgroup(SubgroupOp::Reduce(combine), [self.expr(ValueType::U32, place)])
     }
 
-    fn subgroup_if(&mut self, place: Place) -> Node {
+    fn subgroup_if(&mut self, place: ProgramPlace) -> Node {
         let condition = (self.subgroup_number(place) & Expr::u32(1)).equals(Expr::u32(0));
-        let inside = Place { control: Flow::Subgroup, phased: true, ..place.nested() };
+        let inside = ProgramPlace { control: Flow::Subgroup, phased: true, ..place.nested() };
         let then = self.block(inside, 4);
         let otherwise = if self.choices.below(2) == 1 { self.block(inside, 3) } else { Vec::new() };
         Node::if_else(condition, then, otherwise)
     }
 
-    fn subgroup_for(&mut self, place: Place) -> Node {
+    fn subgroup_for(&mut self, place: ProgramPlace) -> Node {
         let to = self.subgroup_number(place) % Expr::u32(4);
         let counter = self.fresh("i");
         let vars = self.vars.len();
@@ -305,7 +305,7 @@ impl State<'_> {
         Node::for_step(counter, [Expr::u32(0), to, Expr::u32(1)], body)
     }
 
-    fn jump(&mut self, jump: Node, place: Place) -> Node {
+    fn jump(&mut self, jump: Node, place: ProgramPlace) -> Node {
         let condition = self.expr(ValueType::Bool, place);
         let mut then = Vec::new();
         if !place.in_function && self.choices.one_in(3) {
@@ -315,7 +315,7 @@ impl State<'_> {
         Node::if_(condition, then)
     }
 
-    fn for_(&mut self, place: Place) -> Node {
+    fn for_(&mut self, place: ProgramPlace) -> Node {
         let (ty, bounds) = self.bounds(place);
         let counter = self.fresh("i");
         let vars = self.vars.len();
@@ -326,7 +326,7 @@ impl State<'_> {
     }
 
     /// Bounds of a counted loop with at most 8 iterations, whatever the operands evaluate to.
-    fn bounds(&mut self, place: Place) -> (ValueType, [Expr; 3]) {
+    fn bounds(&mut self, place: ProgramPlace) -> (ValueType, [Expr; 3]) {
         let integers: Vec<ValueType> =
             ValueType::ALL.into_iter().filter(|&ty| ty.is_integer() && self.options.has_value(ty)).collect();
         let ty = self.choices.pick(&integers).copied().unwrap_or(ValueType::U32);
@@ -353,7 +353,7 @@ impl State<'_> {
         (ty, bounds)
     }
 
-    fn while_(&mut self, place: Place) -> Vec<Node> {
+    fn while_(&mut self, place: ProgramPlace) -> Vec<Node> {
         let rounds = 1 + self.choices.below(6) as u32;
         let counter = self.fresh("w");
         let mut nodes = vec![Node::let_(counter.clone(), 0u32)];
@@ -385,23 +385,23 @@ impl State<'_> {
 
     /// A block that starts new phases and ends with a barrier. Callers put another barrier before
     /// the uniform construct that contains it.
-    fn phased(&mut self, place: Place) -> Vec<Node> {
+    fn phased(&mut self, place: ProgramPlace) -> Vec<Node> {
         self.next_phases();
         let mut body = self.block(place, 5);
         body.push(Node::Barrier);
         body
     }
 
-    fn uniform_if(&mut self, place: Place) -> Vec<Node> {
+    fn uniform_if(&mut self, place: ProgramPlace) -> Vec<Node> {
         let condition = self.wanted(Wanted::uniform(ValueType::Bool), place);
-        let inside = Place { phased: true, ..place.nested() };
+        let inside = ProgramPlace { phased: true, ..place.nested() };
         let then = self.phased(inside);
         let otherwise = if self.choices.below(2) == 1 { self.phased(inside) } else { Vec::new() };
         self.next_phases();
         vec![Node::Barrier, Node::if_else(condition, then, otherwise)]
     }
 
-    fn uniform_for(&mut self, place: Place) -> Vec<Node> {
+    fn uniform_for(&mut self, place: ProgramPlace) -> Vec<Node> {
         let rounds = Expr::u32(1 + self.choices.below(4) as u32);
         let to = self.wanted(Wanted::uniform(ValueType::U32), place) % rounds + Expr::u32(1);
         let counter = self.fresh("i");
@@ -413,7 +413,7 @@ impl State<'_> {
         vec![Node::Barrier, Node::for_range(counter, Expr::u32(0), to, body)]
     }
 
-    fn uniform_while(&mut self, place: Place) -> Vec<Node> {
+    fn uniform_while(&mut self, place: ProgramPlace) -> Vec<Node> {
         let rounds = 1 + self.choices.below(4) as u32;
         let counter = self.fresh("w");
         let declaration = Node::let_(counter.clone(), 0u32);
@@ -426,7 +426,7 @@ impl State<'_> {
     }
 
     /// One or two phased blocks, with an optional uniform jump between them.
-    fn uniform_body(&mut self, place: Place) -> Vec<Node> {
+    fn uniform_body(&mut self, place: ProgramPlace) -> Vec<Node> {
         let mut body = self.phased(place);
         let jump = match self.choices.below(4) {
             1 => Node::Break,
@@ -440,7 +440,7 @@ impl State<'_> {
         body
     }
 
-    fn uniform_return(&mut self, place: Place) -> Node {
+    fn uniform_return(&mut self, place: ProgramPlace) -> Node {
         let ty = self.value_type();
         // An equality that rarely holds, so that most programs continue.
         let [left, right] = [Wanted::uniform(ty); 2].map(|wanted| self.wanted(wanted, place));
@@ -459,7 +459,7 @@ impl State<'_> {
             }
             self.statements = 5;
             self.cost = cost / 8;
-            let place = Place { in_function: true, control: Flow::Divergent, ..Place::TOP };
+            let place = ProgramPlace { in_function: true, control: Flow::Divergent, ..ProgramPlace::TOP };
             let body = self.block(place, 4);
             let result = self.value_type();
             let value = self.expr(result, place);

@@ -8,7 +8,7 @@ use vyre_foundation::elementwise::{Elementwise, elementwise};
 use vyre_foundation::ir::{BufferDecl, Program};
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::text::parse;
-use vyre_reference::{Options as RunOptions, run};
+use vyre_reference::{RunOptions, run};
 
 /// Length of the columns that programs are run on.
 const COUNT: usize = 13;

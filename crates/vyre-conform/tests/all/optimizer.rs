@@ -5,7 +5,7 @@ use vyre_conform::choices::bytes_from_seed;
 use vyre_conform::filetest::doubts;
 use vyre_conform::generate::{Case, Generator, Options};
 use vyre_foundation::kernel::{Doubts, Kernel};
-use vyre_foundation::legalise::{Wanted, legalise};
+use vyre_foundation::legalise::{WantedPasses, legalise};
 use vyre_foundation::messages;
 use vyre_foundation::ops::Op;
 use vyre_foundation::optimize::{Assume, Pass, Schedule, Target, optimize};
@@ -20,7 +20,7 @@ fn cases(default: u64) -> u64 {
 /// are in bounds.
 fn outcome(kernel: &Kernel, case: &Case) -> Result<Vec<Vec<u8>>, String> {
     let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
-    let options = vyre_reference::Options { sanitize: true, ..vyre_reference::Options::default() };
+    let options = vyre_reference::RunOptions { sanitize: true, ..vyre_reference::RunOptions::default() };
     match run(kernel, &inputs, &options) {
         Ok(done) => match done.reports.iter().find(|report| report.fault == Fault::WrongProof) {
             None => Ok(done.outputs),
@@ -167,7 +167,7 @@ fn the_forms_that_targets_want_change_no_result() {
         let Ok(kernel) = case.program.validate() else { continue };
         let expected = outcome(&kernel, &case);
         for names in &all {
-            let wanted = Wanted::from_names(names.iter().copied()).expect("the passes are there");
+            let wanted = WantedPasses::from_names(names.iter().copied()).expect("the passes are there");
             let legal = legalise(&kernel, &wanted);
             let found = outcome(&legal, &case);
             assert!(found == expected, "seed {seed}, {names:?}: expected {expected:?}, found {found:?}");
@@ -275,7 +275,7 @@ fn messages_survive_every_pass() {
             y[i] = x[i]
         } }";
     let program = vyre_foundation::text::parse(text).expect("parses");
-    let lowered = messages::lower(&program, messages::Wanted { asserts: true, records: 500 })
+    let lowered = messages::lower(&program, messages::WantedMessages { asserts: true, records: 500 })
         .expect("valid")
         .expect("it speaks");
     let silent = program.validate().expect("valid");
@@ -284,7 +284,7 @@ fn messages_survive_every_pass() {
     let inputs = [x.as_slice(), &lowered.buffer()];
     let kernel = lowered.program.validate().expect("valid");
     let said = |kernel: &Kernel| {
-        let done = run(kernel, &inputs, &vyre_reference::Options::default()).expect("runs");
+        let done = run(kernel, &inputs, &vyre_reference::RunOptions::default()).expect("runs");
         (done.outputs[0].clone(), lowered.said(&done.outputs[1]))
     };
     let (outputs, expected) = said(&kernel);

@@ -8,7 +8,7 @@
 use super::call::{Passed, Scalars};
 use super::narrow::{Width, narrow};
 use super::ranges::Range;
-use super::{Emitter, Neighbours, Pieces, element_bytes, lane_bytes, lane_type, scalar_type};
+use super::{Emitter, Neighbours, Overlap, Pieces, element_bytes, lane_bytes, lane_type, scalar_type};
 use crate::piece::{Block, I8, I32, I64, IntOrder, Lane, Narrow, Value as Operand};
 use crate::routines;
 use crate::vector::{Calc, Index, Reg, RegType, Store, VectorSlot};
@@ -562,7 +562,7 @@ impl Emitter<'_> {
             }
             // Data rewritten in a loop is better kept in the caches.
             if this.past_caches.get(buffer.index()) == Some(&true) && this.loops.is_empty() {
-                return this.store_past_caches(&pieces, address);
+                return this.store_past_caches(store.element, &pieces, address);
             }
             if !this.store_halves(store, address) {
                 this.store_wide_pieces(store, &pieces, address);
@@ -659,7 +659,9 @@ impl Emitter<'_> {
     }
 
     /// Stores whole pieces that are not read soon, bypassing the caches if the address is aligned.
-    fn store_past_caches(&mut self, pieces: &[Operand], address: Operand) {
+    /// If it is not, the next vector of the row overlaps this one so far that its address is, where
+    /// that is allowed and nothing decided it yet.
+    fn store_past_caches(&mut self, element: DataType, pieces: &[Operand], address: Operand) {
         let (past, plain, after) =
             (self.builder.create_block(), self.builder.create_block(), self.builder.create_block());
         let fifteen = self.builder.int(I64, 15);
@@ -668,6 +670,9 @@ impl Emitter<'_> {
         self.builder.branch(is_aligned, (past, &[]), (plain, &[]));
         self.builder.begin(plain);
         self.store_pieces(pieces, address, 0);
+        if let Some(overlap) = self.overlap.take() {
+            self.overlap_by(overlap, beyond, element);
+        }
         self.builder.jump(after, &[]);
         self.builder.begin(past);
         let mut offset = 0;
@@ -677,6 +682,22 @@ impl Emitter<'_> {
         }
         self.builder.jump(after, &[]);
         self.builder.begin(after);
+    }
+
+    /// Makes the next vector overlap this one by as many elements as fit into `beyond` bytes, if
+    /// they fill them and the rest of the row is long enough.
+    fn overlap_by(&mut self, overlap: Overlap, beyond: Operand, element: DataType) {
+        let size = element_bytes(element);
+        let elements = self.builder.shift_right_const(beyond, size.trailing_zeros());
+        let part = self.builder.int(I64, size - 1);
+        let part = self.builder.and(beyond, part);
+        let fills = self.builder.compare_const(IntOrder::Equal, part, 0);
+        let shortest = self.builder.int(I64, LONG_ROW * self.lanes() as i64);
+        let is_long = self.builder.compare(IntOrder::UnsignedLess, shortest, overlap.left);
+        let none = self.builder.int(I64, 0);
+        let elements = self.builder.select(fills, elements, none);
+        let elements = self.builder.select(is_long, elements, none);
+        self.builder.set(overlap.invocations, elements);
     }
 
     /// Stores elements at arbitrary indices, lowest lane first, in lanes that run and are in range.
@@ -960,3 +981,7 @@ impl Emitter<'_> {
 
 /// Stack memory for lanes that must not write to their target; never read.
 const UNREAD: usize = 5;
+
+/// Vectors that must follow in a row for one to overlap the next: what runs twice is then less than
+/// a tenth.
+const LONG_ROW: i64 = 4;

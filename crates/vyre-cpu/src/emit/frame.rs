@@ -9,9 +9,10 @@ use super::records::fields_of_records;
 use super::spread_lanes::spread_registers;
 use super::squares::Square;
 use super::windows::columns_of_records;
-use super::{Emitter, lane_bytes, scalar_type};
+use super::{Emitter, Overlap, lane_bytes, scalar_type};
 use crate::context::{Context, DONE};
 use crate::piece::{Block, Builder, Function, I32, I64, IntOrder, Machine, Value as Operand};
+use crate::stores_past_caches::may_repeat;
 use crate::vector::{Frame, Inst, VectorCode};
 use hashbrown::HashMap;
 use std::mem::offset_of;
@@ -114,6 +115,7 @@ pub(crate) fn emit(
         kernel,
         layout,
         past_caches,
+        overlap: None,
         regs: vec![None; code.regs.len()],
         vars: Vec::new(),
         constants: vec![None; code.regs.len()],
@@ -383,11 +385,22 @@ impl Emitter<'_> {
         self.builder.begin(body);
         self.position[0] = self.builder.reduce(I32, x);
         self.end_lanes = Some(next);
+        let repeats = self.code.invocations == self.code.lanes && may_repeat(self.kernel, self.past_caches);
+        let overlap = repeats.then(|| self.overlap_before(end, to));
+        self.overlap = overlap;
         if self.block(full) {
             self.builder.jump(next, &[]);
         }
+        self.overlap = None;
         self.builder.begin(next);
-        self.builder.jump(head, &[end]);
+        let following = match overlap {
+            Some(Overlap { invocations, .. }) => {
+                let again = self.builder.get(invocations);
+                self.builder.sub(end, again)
+            }
+            None => end,
+        };
+        self.builder.jump(head, &[following]);
         self.builder.begin(rest);
         let some = self.below(x, to);
         self.builder.branch(some, (ragged, &[]), (after, &[]));
@@ -401,6 +414,14 @@ impl Emitter<'_> {
             self.builder.jump(after, &[]);
         }
         after
+    }
+
+    /// Starts a vector whose end is `end`, in a row that ends at `to`, without overlap.
+    fn overlap_before(&mut self, end: Operand, to: Operand) -> Overlap {
+        let invocations = self.builder.declare(I64);
+        let none = self.builder.int(I64, 0);
+        self.builder.set(invocations, none);
+        Overlap { invocations, left: self.builder.sub(to, end) }
     }
 
     /// Processes one row with every vector treated as the last. Returns the block after it.

@@ -68,6 +68,15 @@ struct Atomic {
     ty: ValueType,
 }
 
+/// How far the next vector of a row overlaps the current one, so that its stores are aligned.
+#[derive(Clone, Copy)]
+struct Overlap {
+    /// The number of invocations that run again.
+    invocations: Variable,
+    /// The invocations of the row that follow the current vector.
+    left: Operand,
+}
+
 /// Machine values of a register: one if it is a scalar, else one per piece.
 type Pieces = Vec<Operand>;
 
@@ -78,6 +87,8 @@ struct Emitter<'a> {
     layout: &'a Layout,
     /// Per buffer: whether stores to it bypass the caches; if empty, none do.
     past_caches: &'a [bool],
+    /// In a row of vectors that may overlap: how far the next one does, until a store decides it.
+    overlap: Option<Overlap>,
     regs: Vec<Option<Pieces>>,
     vars: Vec<Vec<Variable>>,
     /// Value of each constant register.

@@ -470,8 +470,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Stores records of four words. Transposed within groups of 16 bytes, two pieces hold the lower
-    /// and the upper records of a range of lanes.
+    /// Stores records of four words. Transposed within groups of 16 bytes, two pieces hold the
+    /// lower and the upper records of a range of lanes.
     fn store_records_of_four(&mut self, fields: &[Pieces], address: Operand) {
         let words = self.piece_type(ValueType::U32);
         for number in 0..fields[0].len() {

@@ -771,7 +771,6 @@ instructions! {
     one {
         not Op::Not;
         sqrt Op::Sqrt;
-        count_ones Op::CountOnes;
         leading_zeros Op::LeadingZeros;
         trailing_zeros Op::TrailingZeros;
     }

@@ -8,10 +8,38 @@ impl Builder {
         self.function.machine.piece_bytes > 16
     }
 
-    /// Whether pieces have instructions for bit counts, rotations, and every op on 64-bit lanes
-    /// that 32-bit lanes have.
+    /// Whether pieces have instructions for counts of leading zeros, rotations, and every op on
+    /// 64-bit lanes that 32-bit lanes have.
     pub(crate) fn has_all_integers(&self) -> bool {
         self.function.machine.avx512
+    }
+
+    /// Whether pieces have instructions for bit counts.
+    pub(crate) fn counts_bits(&self) -> bool {
+        self.function.machine.counts_bits
+    }
+
+    /// Counts the bits that are set, in a scalar or in each lane of a piece.
+    pub(crate) fn count_ones(&mut self, value: Value) -> Value {
+        let ty = self.ty(value);
+        if !ty.is_piece() || self.counts_bits() {
+            return self.push(Op::CountOnes, ty, &[value]);
+        }
+        // Sums of neighbouring bits, pairs and groups of four, then of all bytes by a product.
+        let [pairs, fours, eights, bytes] = [0x55, 0x33, 0x0F, 0x01_u8]
+            .map(|byte| self.constant(ty, u64::from_ne_bytes([byte; 8]) >> (64 - 8 * ty.lane.bytes())));
+        let odd = self.shift_right_const(value, 1);
+        let odd = self.and(odd, pairs);
+        let by_two = self.sub(value, odd);
+        let high = self.shift_right_const(by_two, 2);
+        let high = self.and(high, fours);
+        let low = self.and(by_two, fours);
+        let by_four = self.add(low, high);
+        let high = self.shift_right_const(by_four, 4);
+        let sum = self.add(by_four, high);
+        let by_eight = self.and(sum, eights);
+        let total = self.mul(by_eight, bytes);
+        self.shift_right_const(total, 8 * ty.lane.bytes() - 8)
     }
 
     /// Rotates to the left by a scalar count, modulo the bits of a lane.

@@ -30,14 +30,17 @@ pub(crate) struct Machine {
     pub(crate) piece_bytes: u32,
     /// Number of vector registers.
     pub(crate) registers: usize,
-    /// Whether it has the instructions of AVX-512: bit counts, every integer op on 64-bit lanes.
+    /// Whether it has the instructions of AVX-512 (F, DQ, BW, VL and CD): counts of leading zeros,
+    /// every integer op on 64-bit lanes.
     pub(crate) avx512: bool,
+    /// Whether it has those of AVX-512 that count bits, which came later (VPOPCNTDQ).
+    pub(crate) counts_bits: bool,
 }
 
 impl Machine {
     /// A machine with the fewest registers for pieces of this width.
     pub(crate) const fn new(piece_bytes: u32) -> Machine {
-        Machine { piece_bytes, registers: 16, avx512: false }
+        Machine { piece_bytes, registers: 16, avx512: false, counts_bits: false }
     }
 }
 

@@ -169,9 +169,11 @@ impl Checker<'_> {
             Op::MulHigh { .. } => {
                 given == [ty, ty] && (ty == I64 || ty == piece(Lane::I32) || ty == piece(Lane::I16))
             }
-            Op::CountOnes | Op::LeadingZeros => {
-                given == [ty] && (ty == I32 || ty == I64 || word_piece || wide_piece)
+            Op::CountOnes if !scalar => {
+                given == [ty] && self.function.machine.counts_bits && (word_piece || wide_piece)
             }
+            Op::LeadingZeros if !scalar => given == [ty] && (word_piece || wide_piece),
+            Op::CountOnes | Op::LeadingZeros => given == [ty] && (ty == I32 || ty == I64),
             Op::TrailingZeros | Op::ReverseBits => given == [ty] && (ty == I32 || ty == I64),
             Op::Extend { .. } | Op::Reduce => {
                 let (wide, narrow) = if op == Op::Reduce { (first, ty) } else { (ty, first) };

@@ -327,7 +327,7 @@ fn bytes_and_numbers_reach_every_register() {
 
 #[test]
 fn the_code_that_calls_routines_saves_every_register_it_may_not_change() {
-    for machine in [super::AVX2, super::AVX512] {
+    for machine in [super::AVX2, super::AVX512, super::FIRST_AVX512] {
         let code = decode(&super::caller_code(machine));
         assert!(code.iter().all(|inst| !inst.is_invalid()));
         let count = |name: &str| code.iter().filter(|inst| format!("{:?}", inst.mnemonic()) == name).count();

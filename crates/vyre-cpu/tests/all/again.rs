@@ -36,7 +36,7 @@ fn all_of_it_with_avx2() -> Result<(), Box<dyn std::error::Error>> {
 
 #[test]
 fn all_of_it_stored_past_the_caches() -> Result<(), Box<dyn std::error::Error>> {
-    again(("VYRE_CPU_PAST_CACHES", "always"), &["differential::"])
+    again(("VYRE_CPU_PAST_CACHES", "always"), &["differential::", "shapes::"])
 }
 
 /// Runs these tests in another process with a variable set, unless it is already set.

@@ -385,3 +385,24 @@ fn stores_that_some_make() -> Result<(), BackendError> {
     }
     Ok(())
 }
+
+#[test]
+fn rows_whose_stores_past_the_caches_are_aligned_by_overlap() -> Result<(), BackendError> {
+    let source =
+        "kernel step(w: u32 uniform, x: read f32[], y: output f32[] len_of x, z: output f64[] len_of x)
+    over [len(x), 3] {
+        let i = invocation.y * w + invocation.x + 1
+        if invocation.x < w {
+            y[i] = 0.25 * (x[i - 1] + x[i + 1] + x[i - w] + x[i + w])
+            if x[i] > 9.0 { z[i + 2] = f64(x[i]) }
+        }
+    }";
+    let mut cases = Vec::new();
+    for length in [0, 1, 5, 40, 47, 133, 700] {
+        for w in [0, 3, 36, 41, 64, 133, 230, u32::MAX] {
+            let x = numbers(length).iter().flat_map(|&k| (k as f32 / 1e7).to_le_bytes()).collect();
+            cases.push(vec![bytes(&[w]), x]);
+        }
+    }
+    check(source, &cases)
+}

@@ -1,14 +1,14 @@
 //! The memory of one buffer in one call.
 
-use super::Device;
+use super::NativeDevice;
 use crate::observability::LaunchRecord;
 use vyre_foundation::kernel::{BufferId, KernelBody};
-use vyre_foundation::launch;
+use vyre_foundation::launch::LaunchArgument;
 use vyre_foundation::types::Value;
 
-/// A buffer of a call: its memory, and the required contents at kernel start.
+/// A bound buffer of a call: its memory, and the required contents at kernel start.
 #[derive(Debug)]
-pub struct Argument<'a, M> {
+pub struct BoundArgument<'a, M> {
     /// The buffer.
     pub buffer: BufferId,
     /// Its memory.
@@ -58,7 +58,7 @@ impl Start<'_> {
     }
 }
 
-impl<M> Argument<'_, M> {
+impl<M> BoundArgument<'_, M> {
     /// Adds the bytes that a launch moves from and to the caller's memory for this argument.
     pub(super) fn count(&self, record: &mut LaunchRecord) {
         match (&self.memory, self.start) {
@@ -73,12 +73,12 @@ impl<M> Argument<'_, M> {
     }
 
     /// The argument as the launch computation sees it.
-    pub(super) fn for_launch<D: Device<Memory = M>>(&self, device: &D) -> launch::Argument<'_> {
-        launch::Argument { length: self.bytes, contents: self.host_bytes(device) }
+    pub(super) fn for_launch<D: NativeDevice<Memory = M>>(&self, device: &D) -> LaunchArgument<'_> {
+        LaunchArgument { length: self.bytes, contents: self.host_bytes(device) }
     }
 
     /// The contents that the host can read before the kernel starts.
-    pub(super) fn host_bytes<'s, D: Device<Memory = M>>(&'s self, device: &D) -> Option<&'s [u8]> {
+    pub(super) fn host_bytes<'s, D: NativeDevice<Memory = M>>(&'s self, device: &D) -> Option<&'s [u8]> {
         match (&self.memory, self.start) {
             (Memory::Read(bytes), _) => Some(bytes),
             (Memory::Write(_), Start::Copy(bytes)) => Some(bytes),
@@ -91,10 +91,10 @@ impl<M> Argument<'_, M> {
 }
 
 /// An element of a read-only buffer, zero out of range; `None` if the host cannot read the buffer.
-pub(super) fn element<D: Device>(
+pub(super) fn element<D: NativeDevice>(
     device: &D,
     kernel: &KernelBody,
-    arguments: &[Argument<'_, D::Memory>],
+    arguments: &[BoundArgument<'_, D::Memory>],
     id: BufferId,
     index: u32,
 ) -> Option<Value> {

@@ -1,6 +1,6 @@
 //! A device as a backend.
 
-use super::Device;
+use super::NativeDevice;
 use super::code_cache::compiled;
 use super::pipeline::{Pipeline, sequence};
 use super::resident::{InstanceState, Residents};
@@ -21,11 +21,11 @@ use vyre_foundation::kernel::Kernel;
 use vyre_foundation::ops::OpId;
 
 /// A backend instance on a device.
-pub struct Native<D: Device>(Arc<Instance<D>>);
+pub struct Native<D: NativeDevice>(Arc<BackendInstance<D>>);
 
 /// The state of a backend instance; shared with threads that still compile for calls that have
 /// ended.
-struct Instance<D: Device> {
+struct BackendInstance<D: NativeDevice> {
     shared: Arc<InstanceState<D>>,
     number: u64,
     compiled: AtomicU64,
@@ -35,16 +35,16 @@ struct Instance<D: Device> {
 /// A type that is a backend through the [`Native`] that it holds.
 pub trait NativeBackend: Send + Sync {
     /// Its device.
-    type Device: Device;
+    type Device: NativeDevice;
 
     /// The backend instance.
     fn native(&self) -> &Native<Self::Device>;
 }
 
-impl<D: Device> Native<D> {
+impl<D: NativeDevice> Native<D> {
     /// Creates an instance on the device.
     pub fn new(device: D) -> Native<D> {
-        Native(Arc::new(Instance {
+        Native(Arc::new(BackendInstance {
             number: next_backend_instance(),
             compiled: AtomicU64::new(0),
             pipelines: device.cache_limits().map(PipelineCache::new),
@@ -64,7 +64,7 @@ impl<D: Device> Native<D> {
     ) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
         match self.0.kept(program, config) {
             Some(kept) => Ok(kept),
-            None => self.in_time(program, config, Instance::pipeline),
+            None => self.in_time(program, config, BackendInstance::pipeline),
         }
     }
 
@@ -85,7 +85,7 @@ impl<D: Device> Native<D> {
         &self,
         program: &Program,
         config: &DispatchConfig,
-        compile: fn(&Instance<D>, &Program, &DispatchConfig) -> Result<T, BackendError>,
+        compile: fn(&BackendInstance<D>, &Program, &DispatchConfig) -> Result<T, BackendError>,
     ) -> Result<T, BackendError> {
         let Some(limit) = config.timeout else { return compile(&self.0, program, config) };
         let (instance, program, config) = (self.0.clone(), program.clone(), config.clone());
@@ -93,7 +93,7 @@ impl<D: Device> Native<D> {
     }
 }
 
-impl<D: Device> Instance<D> {
+impl<D: NativeDevice> BackendInstance<D> {
     /// Admits and compiles a program. Programs can arrive without having passed the driver's
     /// admission.
     fn compile(&self, program: &Program, config: &DispatchConfig) -> Result<Pipeline<D>, BackendError> {
@@ -129,7 +129,7 @@ impl<D: Device> Instance<D> {
     }
 }
 
-impl<D: Device + fmt::Debug> fmt::Debug for Native<D> {
+impl<D: NativeDevice + fmt::Debug> fmt::Debug for Native<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Native").field("device", self.device()).finish_non_exhaustive()
     }
@@ -174,7 +174,7 @@ impl<B: NativeBackend> VyreBackend for B {
             return native.pipeline(program, config).map(Some);
         }
         // Settings that do not affect the code belong to this pipeline alone.
-        Ok(Some(Arc::new(native.in_time(program, config, Instance::compile)?)))
+        Ok(Some(Arc::new(native.in_time(program, config, BackendInstance::compile)?)))
     }
 
     fn pipeline_cache_snapshot(&self) -> Option<PipelineCacheSnapshot> {

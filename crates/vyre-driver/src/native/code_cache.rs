@@ -5,7 +5,7 @@
 //! done.
 
 use super::resident::InstanceState;
-use super::{Built, Device, Form, Variant};
+use super::{Built, Form, NativeDevice, Variant};
 use crate::BackendError;
 use crate::containment::{Unfinished, contain, within};
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use vyre_foundation::kernel::{Kernel, coverage};
 
-pub(super) struct CodeCache<D: Device> {
+pub(super) struct CodeCache<D: NativeDevice> {
     shared: Arc<InstanceState<D>>,
     kernel: Kernel,
     states: Mutex<HashMap<Form, CodeState<D::Code>>>,
@@ -26,10 +26,11 @@ enum CodeState<C> {
     UnderWay,
 }
 
-/// How long a caller without a deadline waits for a compilation in progress.
+/// How long a caller without a deadline waits for a compilation in progress. It only keeps a wait
+/// from being endless: `wgpu` abandons a driver's compiler after two minutes.
 const UNLIMITED: Duration = Duration::from_secs(3600);
 
-impl<D: Device> CodeCache<D> {
+impl<D: NativeDevice> CodeCache<D> {
     pub(super) fn new(shared: Arc<InstanceState<D>>, kernel: Kernel) -> CodeCache<D> {
         CodeCache { shared, kernel, states: Mutex::default(), changed: Condvar::new() }
     }
@@ -95,7 +96,11 @@ impl<D: Device> CodeCache<D> {
 }
 
 /// Compiles a kernel on the device.
-fn variant<D: Device>(device: &D, kernel: &Kernel, form: Form) -> Result<Variant<D::Code>, BackendError> {
+fn variant<D: NativeDevice>(
+    device: &D,
+    kernel: &Kernel,
+    form: Form,
+) -> Result<Variant<D::Code>, BackendError> {
     let kernel = &form.kernel(kernel);
     let made = contain(|| device.build(kernel, form)).unwrap_or_else(|message| {
         Err(BackendError::KernelCompileFailed { backend: device.id().into(), message })

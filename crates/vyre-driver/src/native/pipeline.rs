@@ -10,7 +10,7 @@ use super::code_cache::CodeCache;
 use super::plan::{Asked, LaunchPlan, Recognition};
 use super::resident::{Held, InstanceState, Lent, Locked, lent};
 use super::slots::Outputs;
-use super::{Argument, Device, Failed, Few, Form, Job, Memory, Start, Variant};
+use super::{BoundArgument, Failed, Few, Form, Job, Memory, NativeDevice, Start, Variant};
 use crate::containment::{contain, contain_call};
 use crate::observability::{LaunchRecord, device_time_wanted, observe_launch, record_device_time};
 use crate::pipeline::pipeline_id;
@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::{BufferId, Doubts, Kernel};
-use vyre_foundation::launch::{self, Launch, Overrides};
+use vyre_foundation::launch::{Launch, LaunchArgument, Overrides};
 
-pub(super) struct Pipeline<D: Device> {
+pub(super) struct Pipeline<D: NativeDevice> {
     id: String,
     kernel: Kernel,
     /// Whether the kernel has traps.
@@ -45,7 +45,9 @@ pub(super) struct Pipeline<D: Device> {
     doubted: AtomicU64,
 }
 
-/// Approximate limit on the input bytes of a batch that are in flight at a time.
+/// Approximate limit on the input bytes of a batch that are in flight at a time, which bounds the
+/// memory that a device allocates for it. Calls up to the same size go through pinned memory on
+/// `cuda`. Chosen, not measured.
 const BATCH_BYTES: usize = 64 << 20;
 
 /// An input of a call.
@@ -76,7 +78,7 @@ fn host_inputs<'a>(inputs: &[&'a [u8]]) -> Few<Input<'a>> {
 }
 
 // Code.
-impl<D: Device> Pipeline<D> {
+impl<D: NativeDevice> Pipeline<D> {
     pub(super) fn new(
         shared: Arc<InstanceState<D>>,
         kernel: Kernel,
@@ -125,7 +127,7 @@ impl<D: Device> Pipeline<D> {
     fn plan(
         &self,
         plan: &mut LaunchPlan,
-        arguments: &[Argument<'_, D::Memory>],
+        arguments: &[BoundArgument<'_, D::Memory>],
         config: &DispatchConfig,
     ) -> Result<Arc<Variant<D::Code>>, BackendError> {
         let form = form_of(self.device(), &self.kernel, self.usual_elements, config);
@@ -141,7 +143,7 @@ impl<D: Device> Pipeline<D> {
     fn plan_anew(
         &self,
         plan: &mut LaunchPlan,
-        arguments: &[Argument<'_, D::Memory>],
+        arguments: &[BoundArgument<'_, D::Memory>],
         (asked, mut form): (Asked, Form),
         config: &DispatchConfig,
     ) -> Result<Arc<Variant<D::Code>>, BackendError> {
@@ -149,7 +151,7 @@ impl<D: Device> Pipeline<D> {
         if config.is_shaped() {
             check_shape(&self.profile, &self.kernel, config)?;
         }
-        let given: Few<launch::Argument<'_>> =
+        let given: Few<LaunchArgument<'_>> =
             arguments.iter().map(|argument| argument.for_launch(self.device())).collect();
         let mut repeatable = self.recognition.repeatable;
         let mut known = |id, index| {
@@ -171,7 +173,7 @@ impl<D: Device> Pipeline<D> {
             }
             form = wanted;
         };
-        for &Argument { buffer, start, .. } in arguments {
+        for &BoundArgument { buffer, start, .. } in arguments {
             let coverage = &variant.coverage[buffer.index()];
             let is_zero = matches!(start, Start::Zero | Start::Zeroed);
             plan.push_covered(is_zero && coverage.holds(buffer, &plan.launch, &mut known));
@@ -204,7 +206,11 @@ fn kept<T>(outcome: Result<T, BackendError>, failure: &mut Option<BackendError>)
 }
 
 /// Runs jobs in order and returns how many completed; the error of the next is stored in `failure`.
-fn run_jobs<D: Device>(device: &D, jobs: Vec<Job<'_, '_, D>>, failure: &mut Option<BackendError>) -> usize {
+fn run_jobs<D: NativeDevice>(
+    device: &D,
+    jobs: Vec<Job<'_, '_, D>>,
+    failure: &mut Option<BackendError>,
+) -> usize {
     let count = jobs.len();
     let ran = contain(|| device.run_all(jobs))
         .unwrap_or_else(|message| Err(Failed { done: 0, error: BackendError::failed(device.id(), message) }));
@@ -218,7 +224,12 @@ fn run_jobs<D: Device>(device: &D, jobs: Vec<Job<'_, '_, D>>, failure: &mut Opti
 }
 
 /// The form for calls with this configuration.
-fn form_of<D: Device>(device: &D, kernel: &Kernel, usual_elements: u32, config: &DispatchConfig) -> Form {
+fn form_of<D: NativeDevice>(
+    device: &D,
+    kernel: &Kernel,
+    usual_elements: u32,
+    config: &DispatchConfig,
+) -> Form {
     let form = device.form(kernel, config);
     match config.elements_per_invocation {
         None if form.within_domain => Form { elements: usual_elements, ..form },
@@ -227,12 +238,12 @@ fn form_of<D: Device>(device: &D, kernel: &Kernel, usual_elements: u32, config: 
 }
 
 // Execution.
-impl<D: Device> Pipeline<D> {
+impl<D: NativeDevice> Pipeline<D> {
     /// Runs on memory for every bound buffer, in binding order. Returns the kernel's time if
     /// `timed`.
     fn run(
         &self,
-        mut arguments: Few<Argument<'_, D::Memory>>,
+        mut arguments: Few<BoundArgument<'_, D::Memory>>,
         config: &DispatchConfig,
         timed: bool,
     ) -> Result<Option<Duration>, BackendError> {
@@ -262,7 +273,7 @@ impl<D: Device> Pipeline<D> {
 }
 
 // Calls on inputs.
-impl<D: Device> Pipeline<D> {
+impl<D: NativeDevice> Pipeline<D> {
     /// Runs on inputs, into the caller's slots.
     fn run_inputs(
         &self,
@@ -301,15 +312,15 @@ impl<D: Device> Pipeline<D> {
         config: &DispatchConfig,
     ) -> Result<Outputs, BackendError> {
         let given = inputs.iter().map(|input| match input {
-            Input::Host(bytes) => launch::Argument::from(*bytes),
+            Input::Host(bytes) => LaunchArgument::from(*bytes),
             Input::Resident(handle) => match lent(lent_memory, *handle) {
                 (Memory::Resident(memory), length) => {
-                    launch::Argument { length, contents: self.device().host_bytes(memory) }
+                    LaunchArgument { length, contents: self.device().host_bytes(memory) }
                 }
                 (Memory::Read(_) | Memory::Write(_) | Memory::ResidentMut(_), length) => length.into(),
             },
         });
-        let given: Few<launch::Argument<'_>> = given.collect();
+        let given: Few<LaunchArgument<'_>> = given.collect();
         let launch = Launch::from_inputs(&self.kernel, &given, config.overrides())?;
         let written = self.bound.iter().filter(|&&id| self.access(id).is_output());
         let sizes: Few<usize> = written.map(|&id| launch.bytes(&self.kernel, id)).collect();
@@ -333,7 +344,7 @@ impl<D: Device> Pipeline<D> {
         lent_memory: &mut [Lent<'l, D::Memory>],
         outputs: &'a mut Outputs,
         slots: &'a mut OutputBuffers,
-    ) -> Result<Few<Argument<'a, D::Memory>>, BackendError> {
+    ) -> Result<Few<BoundArgument<'a, D::Memory>>, BackendError> {
         let (mut inputs, mut outputs) = (inputs.iter(), outputs.memory(slots));
         let mut bind = |&buffer: &BufferId| {
             let input = if self.access(buffer).is_input() { inputs.next() } else { None };
@@ -361,7 +372,7 @@ impl<D: Device> Pipeline<D> {
                 }
                 (None, None) => unreachable!("every bound buffer is an input or an output"),
             };
-            Ok(Argument { buffer, memory, bytes, start })
+            Ok(BoundArgument { buffer, memory, bytes, start })
         };
         self.bound.iter().map(&mut bind).collect()
     }
@@ -442,7 +453,7 @@ impl<D: Device> Pipeline<D> {
 }
 
 // Calls on bound memory.
-impl<D: Device> Pipeline<D> {
+impl<D: NativeDevice> Pipeline<D> {
     /// Checks that each binding's access matches its buffer. Returns whether any binding is a
     /// resident buffer.
     fn check_bindings(&self, bindings: &[Binding<'_>]) -> Result<bool, BackendError> {
@@ -493,7 +504,7 @@ impl<D: Device> Pipeline<D> {
         buffer: BufferId,
         binding: &'a mut Binding<'_>,
         resident: impl FnOnce(u64) -> (Memory<'a, D::Memory>, usize),
-    ) -> Argument<'a, D::Memory> {
+    ) -> BoundArgument<'a, D::Memory> {
         let (memory, bytes) = match binding {
             Binding::Read(bytes) => (Memory::Read(bytes), bytes.len()),
             Binding::ReadWrite(bytes) | Binding::Write(bytes) => {
@@ -503,7 +514,7 @@ impl<D: Device> Pipeline<D> {
             Binding::Resident(handle) => resident(*handle),
         };
         let start = if self.access(buffer) == Access::Output { Start::Zero } else { Start::Own };
-        Argument { buffer, memory, bytes, start }
+        BoundArgument { buffer, memory, bytes, start }
     }
 
     fn run_bound(
@@ -539,7 +550,7 @@ impl<D: Device> Pipeline<D> {
     }
 }
 
-impl<D: Device> CompiledPipeline for Pipeline<D> {
+impl<D: NativeDevice> CompiledPipeline for Pipeline<D> {
     fn id(&self) -> &str {
         &self.id
     }

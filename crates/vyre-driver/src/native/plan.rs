@@ -4,7 +4,7 @@
 //! last. A call with the same shape, lengths and uniforms reuses the cached plan.
 
 use super::argument::Start;
-use super::{Argument, Device, Few, Form};
+use super::{BoundArgument, Few, Form, NativeDevice};
 use crate::DispatchConfig;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -82,15 +82,15 @@ impl Recognition {
     }
 
     /// Whether this buffer is a scalar uniform, by which calls are recognised.
-    pub(super) fn is_number<M>(&self, arguments: &[Argument<'_, M>], id: BufferId) -> bool {
+    pub(super) fn is_number<M>(&self, arguments: &[BoundArgument<'_, M>], id: BufferId) -> bool {
         arguments.iter().zip(&self.numbers).any(|(argument, number)| *number && argument.buffer == id)
     }
 
     #[inline]
-    fn seen<'s, D: Device>(
+    fn seen<'s, D: NativeDevice>(
         &'s self,
         device: &'s D,
-        arguments: &'s [Argument<'_, D::Memory>],
+        arguments: &'s [BoundArgument<'_, D::Memory>],
     ) -> impl Iterator<Item = ArgumentFacts> + 's {
         arguments.iter().zip(&self.numbers).map(|(argument, is_number)| {
             let bytes = if *is_number { argument.host_bytes(device) } else { None };
@@ -139,12 +139,12 @@ impl LaunchPlan {
 
     /// The form of a call's code, if this plan matches the call.
     #[inline]
-    pub(super) fn form_for<D: Device>(
+    pub(super) fn form_for<D: NativeDevice>(
         &self,
         of: &Recognition,
         asked: &Asked,
         device: &D,
-        arguments: &[Argument<'_, D::Memory>],
+        arguments: &[BoundArgument<'_, D::Memory>],
     ) -> Option<Form> {
         let origin = self.origin.as_ref()?;
         let fits = origin.pipeline == of.pipeline
@@ -166,12 +166,12 @@ impl LaunchPlan {
     }
 
     /// Makes the plan reusable for calls like this one.
-    pub(super) fn repeat<D: Device>(
+    pub(super) fn repeat<D: NativeDevice>(
         &mut self,
         of: &Recognition,
         (asked, form): (Asked, Form),
         device: &D,
-        arguments: &[Argument<'_, D::Memory>],
+        arguments: &[BoundArgument<'_, D::Memory>],
     ) {
         self.form = Some(form);
         self.origin =
@@ -179,7 +179,7 @@ impl LaunchPlan {
     }
 
     /// Skips zeroing of outputs that the kernel fully writes and never reads.
-    pub(super) fn settle_starts<M>(&self, arguments: &mut [Argument<'_, M>]) {
+    pub(super) fn settle_starts<M>(&self, arguments: &mut [BoundArgument<'_, M>]) {
         for (argument, covered) in arguments.iter_mut().zip(&self.covered) {
             if *covered && matches!(argument.start, Start::Zero | Start::Zeroed) {
                 argument.start = Start::Anything;

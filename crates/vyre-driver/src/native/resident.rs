@@ -1,13 +1,13 @@
 //! Resident buffers: memory that stays with a backend instance between dispatches.
 
-use super::{Device, Few, Memory};
+use super::{Few, Memory, NativeDevice};
 use crate::BackendError;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// State shared by a backend instance and its pipelines.
-pub(super) struct InstanceState<D: Device> {
+pub(super) struct InstanceState<D: NativeDevice> {
     pub(super) device: D,
     pub(super) residents: Residents<D::Memory>,
 }
@@ -19,10 +19,10 @@ pub(super) struct Residents<M> {
 }
 
 /// A call looks up each of its buffers: a few handles are compared sooner than hashed.
-type Buffers<M> = BTreeMap<u64, Arc<Resident<M>>>;
+type Buffers<M> = BTreeMap<u64, Arc<ResidentMemory<M>>>;
 
 /// A buffer; calls lock it while they use it.
-pub(super) struct Resident<M> {
+pub(super) struct ResidentMemory<M> {
     memory: RwLock<M>,
     bytes: usize,
 }
@@ -31,7 +31,7 @@ pub(super) struct Resident<M> {
 pub(super) struct Held<M> {
     handle: u64,
     written: bool,
-    resident: Arc<Resident<M>>,
+    resident: Arc<ResidentMemory<M>>,
 }
 
 /// A [`Held`] buffer, locked.
@@ -58,12 +58,12 @@ impl<M> Residents<M> {
     pub(super) fn add(&self, memory: M, bytes: usize) -> u64 {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let handle = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        let resident = Arc::new(Resident { memory: RwLock::new(memory), bytes });
+        let resident = Arc::new(ResidentMemory { memory: RwLock::new(memory), bytes });
         self.buffers.write().unwrap_or_else(PoisonError::into_inner).insert(handle, resident);
         handle
     }
 
-    fn get(&self, handle: u64) -> Result<Arc<Resident<M>>, BackendError> {
+    fn get(&self, handle: u64) -> Result<Arc<ResidentMemory<M>>, BackendError> {
         self.find(&self.read(), handle)
     }
 
@@ -71,7 +71,7 @@ impl<M> Residents<M> {
         self.buffers.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, buffers: &Buffers<M>, handle: u64) -> Result<Arc<Resident<M>>, BackendError> {
+    fn find(&self, buffers: &Buffers<M>, handle: u64) -> Result<Arc<ResidentMemory<M>>, BackendError> {
         buffers.get(&handle).cloned().ok_or_else(|| self.missing(handle))
     }
 

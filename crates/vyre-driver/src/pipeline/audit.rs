@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Maximum number of runs in a file.
+/// Maximum number of runs in a file, which takes 25 KB: recent runs show the hit rate of today's
+/// programs.
 const MAX_RUNS: usize = 256;
 
 /// Hits and misses of a pipeline cache.

@@ -147,7 +147,7 @@ pub(crate) fn known_profiles() -> &'static [DeviceProfile] {
     SELECTION.get().map_or(&[], |selection| &selection.profiles)
 }
 
-struct Selection {
+struct ProcessSelection {
     report: SelectionReport,
     profiles: Vec<DeviceProfile>,
     winner: Option<&'static BackendRegistration>,
@@ -155,13 +155,13 @@ struct Selection {
     probed: Mutex<Option<Box<dyn VyreBackend>>>,
 }
 
-static SELECTION: OnceLock<Selection> = OnceLock::new();
+static SELECTION: OnceLock<ProcessSelection> = OnceLock::new();
 
-fn selection() -> &'static Selection {
+fn selection() -> &'static ProcessSelection {
     SELECTION.get_or_init(select)
 }
 
-fn select() -> Selection {
+fn select() -> ProcessSelection {
     let (candidates, mut refused) = selectable();
     let mut usable = Vec::new();
     for (registration, outcome) in probe_all(&candidates) {
@@ -182,7 +182,7 @@ fn select() -> Selection {
     let ranked = usable.iter().map(|(facts, ..)| facts.clone()).collect();
     let profiles = usable.iter().map(|(.., probed)| probed.profile).collect();
     let best = usable.into_iter().next();
-    Selection {
+    ProcessSelection {
         report: SelectionReport { ranked, refused },
         profiles,
         winner: best.as_ref().map(|(_, registration, _)| *registration),

@@ -6,7 +6,7 @@ use crate::{BackendError, DeviceProfile};
 use serde::Serialize;
 use std::fmt;
 
-/// Maximum number of backends per router.
+/// Maximum number of backends per router: the bits of a [`BackendSet`].
 pub const MAX_CANDIDATES: usize = 32;
 
 /// A backend's index in the router's list, which is in selection order.

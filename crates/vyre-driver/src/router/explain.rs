@@ -3,7 +3,7 @@
 use super::call::{BackendIndex, Conformance, Placement, Reason};
 use super::probing::{PROBE_SHARE, decide};
 use super::program::{CellKey, ProgramRoutes};
-use super::trust::State;
+use super::trust::TrustState;
 use serde::Serialize;
 use std::fmt;
 
@@ -137,14 +137,15 @@ impl CandidateExplanation {
             device: candidate.device.clone(),
             driver: candidate.driver.clone(),
             standing: match (routes.trust(index).state(), &candidate.conformance) {
-                (State::Verified, _) => "verified",
-                (State::Wrong, _) => "wrong",
-                (State::Quarantined, _) => "quarantined",
-                (State::Verifying, _) => "verifying",
-                (State::Unverified, Conformance::Passed) => "certified",
-                (State::Unverified, Conformance::Failed(_) | Conformance::Unknown | Conformance::Pending) => {
-                    "unverified"
-                }
+                (TrustState::Verified, _) => "verified",
+                (TrustState::Wrong, _) => "wrong",
+                (TrustState::Quarantined, _) => "quarantined",
+                (TrustState::Verifying, _) => "verifying",
+                (TrustState::Unverified, Conformance::Passed) => "certified",
+                (
+                    TrustState::Unverified,
+                    Conformance::Failed(_) | Conformance::Unknown | Conformance::Pending,
+                ) => "unverified",
             },
             refused,
             calls: statistics.map_or(0, |statistics| statistics.calls()),

@@ -110,7 +110,7 @@ impl Rival {
 
 /// One rule of probing.
 #[derive(Debug)]
-pub(super) struct Rule {
+pub(super) struct ProbeRule {
     pub(super) name: &'static str,
     pub(super) reason: &'static str,
     /// Whether a backend that it applies to is probed.
@@ -119,50 +119,50 @@ pub(super) struct Rule {
 }
 
 /// The rules; the first that applies decides.
-static RULES: [Rule; 9] = [
-    Rule {
+static RULES: [ProbeRule; 9] = [
+    ProbeRule {
         name: "deadline",
         reason: "it might not complete within the caller's time limit",
         probes: false,
         applies: |rival| !rival.in_time,
     },
-    Rule {
+    ProbeRule {
         name: "burst",
         reason: "its last probe did not establish how long it takes",
         probes: true,
         applies: |rival| rival.in_burst,
     },
-    Rule {
+    ProbeRule {
         name: "untimed",
         reason: "the backend in use has not been timed at this size",
         probes: false,
         applies: |rival| rival.incumbent.is_none_or(|pace| pace.recent == 0),
     },
-    Rule {
+    ProbeRule {
         name: "unknown",
         reason: "there is no estimate of how long it would take",
         probes: false,
         applies: |rival| !rival.expected_ns.is_finite(),
     },
-    Rule {
+    ProbeRule {
         name: "risky",
         reason: "at worst, one call would cost more than a quarter of all calls so far",
         probes: false,
         applies: |rival| rival.at_worst_ns - rival.target_ns() > RISK_SHARE * rival.total_ns,
     },
-    Rule {
+    ProbeRule {
         name: "faster",
         reason: "it is expected to be faster",
         probes: true,
         applies: |rival| rival.price_ns() < -WORTH_SWITCHING * rival.target_ns(),
     },
-    Rule {
+    ProbeRule {
         name: "resting",
         reason: "it was not faster when it was last probed",
         probes: false,
         applies: |rival| rival.rests > 0,
     },
-    Rule {
+    ProbeRule {
         name: "affordable",
         reason: "the budget has room for it",
         probes: true,
@@ -172,11 +172,11 @@ static RULES: [Rule; 9] = [
                 && rival.spent_ns + price_ns <= PROBE_SHARE * rival.total_ns
         },
     },
-    Rule { name: "costly", reason: "the budget has no room for it", probes: false, applies: |_| true },
+    ProbeRule { name: "costly", reason: "the budget has no room for it", probes: false, applies: |_| true },
 ];
 
 /// The rule that decides whether the backend is probed now.
-pub(super) fn decide(rival: &Rival) -> &'static Rule {
+pub(super) fn decide(rival: &Rival) -> &'static ProbeRule {
     let [.., last] = &RULES;
     RULES.iter().find(|rule| (rule.applies)(rival)).unwrap_or(last)
 }
@@ -280,7 +280,8 @@ impl Probe {
     }
 
     /// Whether the backend is near the incumbent, and only single calls have shown its time for
-    /// long. What is expected of it may be the time of an idle backend, which surprises nobody.
+    /// long. The expected time may be that of an idle backend, so a slow call does not count as
+    /// surprising.
     fn is_overdue(&self) -> bool {
         self.rested >= LONG_REST && (self.elapsed_ns as f64) < NEAR * self.incumbent.time_ns()
     }

@@ -13,7 +13,7 @@ use super::probing::{
 };
 use super::shared::RouterState;
 use super::statistics::Pace;
-use super::trust::{State, Trust};
+use super::trust::{Trust, TrustState};
 use crate::BackendError;
 use crate::pgo::{ProgramKey, RouteDecision, size_bucket};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -29,7 +29,7 @@ pub const CANARY_PERIOD: u64 = 16;
 /// difference to the simulated machines of `filetests/routing`.
 const LONGEST_LOOK_INTERVAL: u64 = 128;
 /// Lease of a probe or canary: one that is not reported within it counts as lost. Longer than any
-/// call that is worth probing; a thread that ends inside a call holds it in vain.
+/// call that is worth probing; a thread that ends inside a call holds it for nothing.
 const LEASE_NS: u64 = 10_000_000_000;
 /// Time that canaries can always take, and the share of the program's time they get on top of it.
 /// No free time: wrong results are found too late (`going_bad`). Shares of 0 and 0.2 break no bound
@@ -613,7 +613,7 @@ impl ProgramRoutes {
                 return Some(Background::Verify(backend));
             }
         }
-        let verified = self.trust(incumbent).state() == State::Verified;
+        let verified = self.trust(incumbent).state() == TrustState::Verified;
         if !verified || number < cell.canary_due.load(Relaxed) {
             return None;
         }
@@ -648,13 +648,13 @@ impl ProgramRoutes {
         else {
             return false;
         };
-        if shared.device.state() == State::Quarantined {
+        if shared.device.state() == TrustState::Quarantined {
             return false;
         }
         match own.trust.state() {
-            State::Verified => true,
-            State::Quarantined | State::Wrong => false,
-            State::Unverified | State::Verifying => {
+            TrustState::Verified => true,
+            TrustState::Quarantined | TrustState::Wrong => false,
+            TrustState::Unverified | TrustState::Verifying => {
                 self.shared.selected() == Some(backend)
                     && !own.trust.is_doubted()
                     && !self.shared.policy.frozen
@@ -666,7 +666,7 @@ impl ProgramRoutes {
     /// wrong.
     fn may_be_named(&self, backend: BackendIndex) -> bool {
         let (own, shared) = (self.backends.get(backend.index()), self.shared.backends.get(backend.index()));
-        own.is_some_and(|own| own.trust.state() != State::Wrong)
+        own.is_some_and(|own| own.trust.state() != TrustState::Wrong)
             && shared.is_some_and(|shared| shared.candidate().conformance != Conformance::Pending)
     }
 
@@ -678,7 +678,7 @@ impl ProgramRoutes {
     /// Whether a verification is all that the backend lacks.
     pub fn lacks_verification(&self, backend: BackendIndex, now_ns: u64) -> bool {
         self.shared.conforms(backend)
-            && self.shared.backends[backend.index()].device.state() != State::Quarantined
+            && self.shared.backends[backend.index()].device.state() != TrustState::Quarantined
             && self.trust(backend).is_verifiable(now_ns)
     }
 
@@ -687,7 +687,7 @@ impl ProgramRoutes {
     fn is_known_right(&self, backend: BackendIndex) -> bool {
         let trust = self.trust(backend);
         let right = trust.was_verified() || self.shared.selected() == Some(backend);
-        right && trust.state() != State::Wrong
+        right && trust.state() != TrustState::Wrong
     }
 
     /// A backend that failed or ran out of memory, for when no other is left and none can be
@@ -733,7 +733,7 @@ impl ProgramRoutes {
     pub(super) fn refusal(&self, backend: BackendIndex, key: CellKey, now_ns: u64) -> Option<String> {
         let (device, trust) = (&self.shared.backends[backend.index()].device, self.trust(backend));
         let seconds = |trust: &Trust| trust.until_ns().saturating_sub(now_ns) / 1_000_000_000;
-        if device.state() == State::Quarantined {
+        if device.state() == TrustState::Quarantined {
             return Some(format!(
                 "its device is lost, next try in {} s: {}",
                 seconds(device),
@@ -745,8 +745,8 @@ impl ProgramRoutes {
             return Some("it was out of memory at this size".to_owned());
         }
         match (trust.state(), &self.shared.candidate(backend).conformance) {
-            (State::Wrong, _) => Some(format!("its results were wrong: {}", trust.reason())),
-            (State::Quarantined, _) => {
+            (TrustState::Wrong, _) => Some(format!("its results were wrong: {}", trust.reason())),
+            (TrustState::Quarantined, _) => {
                 Some(format!("in quarantine, next try in {} s: {}", seconds(trust), trust.reason()))
             }
             _ if self.may_run(backend) => None,

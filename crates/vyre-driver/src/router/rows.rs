@@ -8,7 +8,7 @@
 use super::call::Candidate;
 use super::program::ProgramRoutes;
 use super::shared::RouterState;
-use super::trust::State;
+use super::trust::TrustState;
 use crate::pgo::{BackendIdentity, BackendLatency, PgoTable, RejectedBackend, RouteDecision};
 use crate::pipeline::COMPILER_VERSION;
 use crate::tables::stamp_after;
@@ -60,14 +60,20 @@ fn learned_row(shared: &RouterState, program: &ProgramRoutes, bucket: u8) -> Opt
         let trust = program.trust(index);
         let seen = program.on_host(bucket, index).filter(|(_, calls)| *calls >= CALLS_FOR_A_ROW);
         match (trust.state(), seen) {
-            (State::Verified, Some((pace, _))) => {
+            (TrustState::Verified, Some((pace, _))) => {
                 let latency_ns = (pace.time_ns().round() as u64).min(i64::MAX as u64);
                 row.observations.push(BackendLatency { backend: id.clone(), latency_ns });
             }
-            (State::Wrong, _) => {
+            (TrustState::Wrong, _) => {
                 row.rejected.push(RejectedBackend { backend: id.clone(), reason: trust.reason() });
             }
-            (State::Verified | State::Unverified | State::Verifying | State::Quarantined, _) => continue,
+            (
+                TrustState::Verified
+                | TrustState::Unverified
+                | TrustState::Verifying
+                | TrustState::Quarantined,
+                _,
+            ) => continue,
         }
         row.identities.push(BackendIdentity::new(id, device, driver));
     }

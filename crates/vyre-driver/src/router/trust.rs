@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*}
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Length of the first quarantine: ten times as long as opening PoCL and lavapipe takes (90 ms for
-/// both), so that a driver that is being reopened is not asked in vain. 1 ms breaks no bound of
-/// `filetests/routing`.
+/// both), so that calls do not fail on a driver that is still being reopened. 1 ms breaks no bound
+/// of `filetests/routing`.
 const FIRST_QUARANTINE_NS: u64 = 1_000_000_000;
 /// Length of the longest quarantine: a backend that always fails costs a service one call an hour.
 const LONGEST_QUARANTINE_NS: u64 = 3_600_000_000_000;
@@ -29,7 +29,7 @@ const CLAIM_NS: u64 = 60_000_000_000;
 /// What is known about the backend's results for the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum State {
+pub(super) enum TrustState {
     Unverified,
     Verifying,
     Verified,
@@ -51,19 +51,19 @@ pub(super) struct Trust {
     until_ns: AtomicU64,
     ever_verified: AtomicBool,
     /// What speaks against it. Locked while the state is set, so that nothing overwrites
-    /// [`State::Wrong`].
+    /// [`TrustState::Wrong`].
     reason: Mutex<String>,
 }
 
 impl Trust {
     #[inline]
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> TrustState {
         match self.state.load(Acquire) {
-            0 => State::Unverified,
-            1 => State::Verifying,
-            2 => State::Verified,
-            3 => State::Quarantined,
-            _ => State::Wrong,
+            0 => TrustState::Unverified,
+            1 => TrustState::Verifying,
+            2 => TrustState::Verified,
+            3 => TrustState::Quarantined,
+            _ => TrustState::Wrong,
         }
     }
 
@@ -88,20 +88,20 @@ impl Trust {
         self.until_ns.load(Relaxed)
     }
 
-    /// Records that its results were right. Has no effect on [`State::Wrong`].
+    /// Records that its results were right. Has no effect on [`TrustState::Wrong`].
     pub(super) fn verify(&self) {
         let _held = self.lock();
-        if self.state() != State::Wrong {
+        if self.state() != TrustState::Wrong {
             self.ever_verified.store(true, Relaxed);
             self.doubted.store(false, Relaxed);
-            self.set(State::Verified);
+            self.set(TrustState::Verified);
         }
     }
 
-    /// Records a failure. Has no effect on [`State::Wrong`].
+    /// Records a failure. Has no effect on [`TrustState::Wrong`].
     pub(super) fn quarantine(&self, reason: &str, now_ns: u64) {
         let mut held = self.lock();
-        if self.state() == State::Wrong {
+        if self.state() == TrustState::Wrong {
             return;
         }
         reason.clone_into(&mut held);
@@ -109,46 +109,46 @@ impl Trust {
         let length = FIRST_QUARANTINE_NS.saturating_mul(1 << strikes).min(LONGEST_QUARANTINE_NS);
         self.until_ns.store(now_ns.saturating_add(length), Relaxed);
         self.doubted.store(true, Relaxed);
-        self.set(State::Quarantined);
+        self.set(TrustState::Quarantined);
     }
 
     /// Records wrong results; this state is final.
     pub(super) fn reject(&self, reason: &str) {
         let mut held = self.lock();
         reason.clone_into(&mut held);
-        self.set(State::Wrong);
+        self.set(TrustState::Wrong);
     }
 
     /// Restores the state before a failure: it ran without failing, or the router verifies nothing.
     pub(super) fn recover(&self) {
         let _held = self.lock();
-        if matches!(self.state(), State::Quarantined | State::Unverified) {
+        if matches!(self.state(), TrustState::Quarantined | TrustState::Unverified) {
             self.doubted.store(false, Relaxed);
-            self.set(if self.was_verified() { State::Verified } else { State::Unverified });
+            self.set(if self.was_verified() { TrustState::Verified } else { TrustState::Unverified });
         }
     }
 
     /// Ends an expired quarantine or claim. Returns whether the state changed.
     pub(super) fn expire(&self, now_ns: u64) -> bool {
         let state = self.state();
-        let timed = matches!(state, State::Quarantined | State::Verifying);
+        let timed = matches!(state, TrustState::Quarantined | TrustState::Verifying);
         timed
             && now_ns >= self.until_ns()
-            && self.state.compare_exchange(state as u8, State::Unverified as u8, AcqRel, Relaxed).is_ok()
+            && self.state.compare_exchange(state as u8, TrustState::Unverified as u8, AcqRel, Relaxed).is_ok()
     }
 
     /// Whether it can be verified now: it is not verified, and no inconclusive attempt was recent.
     pub(super) fn is_verifiable(&self, now_ns: u64) -> bool {
         match self.state() {
-            State::Verifying => true,
-            State::Unverified => now_ns >= self.until_ns(),
-            State::Verified | State::Quarantined | State::Wrong => false,
+            TrustState::Verifying => true,
+            TrustState::Unverified => now_ns >= self.until_ns(),
+            TrustState::Verified | TrustState::Quarantined | TrustState::Wrong => false,
         }
     }
 
     /// Claims the verification; only one caller succeeds.
     pub(super) fn claim(&self, now_ns: u64) -> bool {
-        let (from, to) = (State::Unverified as u8, State::Verifying as u8);
+        let (from, to) = (TrustState::Unverified as u8, TrustState::Verifying as u8);
         let claimed =
             self.is_verifiable(now_ns) && self.state.compare_exchange(from, to, AcqRel, Relaxed).is_ok();
         if claimed {
@@ -160,13 +160,13 @@ impl Trust {
     /// Releases the claim without an outcome.
     pub(super) fn release(&self, now_ns: u64) {
         let _held = self.lock();
-        if matches!(self.state(), State::Unverified | State::Verifying) {
+        if matches!(self.state(), TrustState::Unverified | TrustState::Verifying) {
             self.until_ns.store(now_ns.saturating_add(CLAIM_NS), Relaxed);
-            self.set(State::Unverified);
+            self.set(TrustState::Unverified);
         }
     }
 
-    fn set(&self, state: State) {
+    fn set(&self, state: TrustState) {
         self.state.store(state as u8, Release);
     }
 
@@ -182,14 +182,14 @@ mod tests {
     #[test]
     fn quarantines_get_longer_and_end_unverified() {
         let trust = Trust::default();
-        assert_eq!((trust.state(), trust.is_doubted()), (State::Unverified, false));
+        assert_eq!((trust.state(), trust.is_doubted()), (TrustState::Unverified, false));
         let mut now = 5;
         for strike in 0..40_u32 {
             trust.quarantine("no", now);
             let length = FIRST_QUARANTINE_NS.saturating_mul(1 << strike.min(31)).min(LONGEST_QUARANTINE_NS);
             assert_eq!(trust.until_ns(), now + length);
             assert!(!trust.expire(now + length - 1) && trust.expire(now + length));
-            assert_eq!(trust.state(), State::Unverified);
+            assert_eq!(trust.state(), TrustState::Unverified);
             now += length;
         }
         assert_eq!((trust.reason().as_str(), trust.is_doubted()), ("no", true));
@@ -202,7 +202,7 @@ mod tests {
         assert!(!trust.expire(CLAIM_NS - 1) && trust.expire(CLAIM_NS) && trust.claim(CLAIM_NS));
         trust.verify();
         assert!(!trust.expire(u64::MAX) && !trust.claim(0));
-        assert_eq!(trust.state(), State::Verified);
+        assert_eq!(trust.state(), TrustState::Verified);
     }
 
     #[test]
@@ -210,12 +210,12 @@ mod tests {
         let trust = Trust::default();
         assert!(trust.claim(5));
         trust.release(10);
-        assert_eq!((trust.state(), trust.is_doubted()), (State::Unverified, false));
+        assert_eq!((trust.state(), trust.is_doubted()), (TrustState::Unverified, false));
         assert!(!trust.is_verifiable(CLAIM_NS + 9) && !trust.claim(CLAIM_NS + 9));
         assert!(trust.is_verifiable(CLAIM_NS + 10) && trust.claim(CLAIM_NS + 10));
         trust.verify();
         trust.release(20);
-        assert_eq!(trust.state(), State::Verified);
+        assert_eq!(trust.state(), TrustState::Verified);
     }
 
     #[test]
@@ -223,12 +223,12 @@ mod tests {
         let trust = Trust::default();
         trust.quarantine("no", 0);
         trust.recover();
-        assert_eq!((trust.state(), trust.is_doubted()), (State::Unverified, false));
+        assert_eq!((trust.state(), trust.is_doubted()), (TrustState::Unverified, false));
         assert!(!trust.claim(FIRST_QUARANTINE_NS - 1) && trust.claim(FIRST_QUARANTINE_NS));
         trust.verify();
         trust.quarantine("no", 0);
         trust.recover();
-        assert_eq!(trust.state(), State::Verified);
+        assert_eq!(trust.state(), TrustState::Verified);
     }
 
     #[test]
@@ -240,6 +240,6 @@ mod tests {
         trust.verify();
         trust.recover();
         assert!(!trust.expire(u64::MAX) && !trust.claim(u64::MAX));
-        assert_eq!((trust.state(), trust.reason().as_str()), (State::Wrong, "bits differ"));
+        assert_eq!((trust.state(), trust.reason().as_str()), (TrustState::Wrong, "bits differ"));
     }
 }

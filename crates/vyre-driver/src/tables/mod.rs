@@ -33,7 +33,7 @@ mod file;
 mod location;
 mod rows;
 
-pub(crate) use file::{Locked, OnDisk, add, load, load_exact, real_path, replace, sibling, update};
+pub(crate) use file::{OnDisk, TableLock, add, load, load_exact, real_path, replace, sibling, update};
 pub(crate) use location::{UserFolder, user_file};
 pub(crate) use rows::{Row, Rows};
 

@@ -10,7 +10,9 @@
 //! kept, and quarantining a shape does not make its decision newer.
 
 use super::{Shape, TunerProgramKey};
-use crate::tables::{self, Fault, Locked, OnDisk, Row, Rows, TableError, now_ns, stamp_after, stamp_counts};
+use crate::tables::{
+    self, Fault, OnDisk, Row, Rows, TableError, TableLock, now_ns, stamp_after, stamp_counts,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -192,14 +194,14 @@ pub(crate) const SAMPLES_SUFFIX: &str = ".samples";
 
 /// Both files of a cache, locked, with their contents.
 struct LockedCache {
-    locked: Locked,
+    locked: TableLock,
     decisions: OnDisk<Rows<Decision>>,
     evidence: OnDisk<Rows<DecisionRecord>>,
 }
 
 impl LockedCache {
     fn lock(path: &Path) -> Result<LockedCache, TableError> {
-        let locked = Locked::acquire(path)?;
+        let locked = TableLock::acquire(path)?;
         let evidence_path = tables::sibling(locked.path(), SAMPLES_SUFFIX)?;
         let (decisions, evidence) = (locked.read(locked.path())?, locked.read(&evidence_path)?);
         Ok(LockedCache { locked, decisions, evidence })

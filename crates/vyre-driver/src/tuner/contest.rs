@@ -138,7 +138,7 @@ pub struct Duel {
 
 /// The outcome of a contest.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct ContestOutcome {
     /// The candidate to use; 0, the default, unless another won the duel.
     pub winner: usize,
     /// Why it won.
@@ -149,7 +149,7 @@ pub struct Outcome {
     pub failed: Vec<(usize, String)>,
 }
 
-impl Outcome {
+impl ContestOutcome {
     /// Whether the outcome should be remembered: a contest that ran out of time decided nothing.
     pub fn decides(&self) -> bool {
         self.verdict != Verdict::OutOfTime
@@ -176,8 +176,8 @@ pub fn find_fastest(
     candidates: usize,
     limit: Duration,
     progress: &mut dyn FnMut(Progress),
-) -> Outcome {
-    let outcome = Outcome {
+) -> ContestOutcome {
+    let outcome = ContestOutcome {
         winner: 0,
         verdict: Verdict::NoRivals,
         samples: vec![Vec::new(); candidates],
@@ -193,7 +193,7 @@ pub fn find_fastest(
         precision: Precision { repeats: 1, margin: MARGIN },
     };
     let verdict = field.run(candidates).unwrap_or(Verdict::OutOfTime);
-    Outcome { verdict, ..field.outcome }
+    ContestOutcome { verdict, ..field.outcome }
 }
 
 /// A duel of two candidates: whether `challenger` is faster than `champion` by more than the
@@ -276,7 +276,7 @@ struct Field<'a> {
     contest: &'a mut dyn Contest,
     progress: &'a mut dyn FnMut(Progress),
     limit: Duration,
-    outcome: Outcome,
+    outcome: ContestOutcome,
     remaining: Vec<usize>,
     random: Random,
     /// The precision of the duel.
@@ -512,7 +512,7 @@ mod tests {
         }
     }
 
-    fn run(times: Vec<Result<u64, &'static str>>, wrong: &[usize]) -> Outcome {
+    fn run(times: Vec<Result<u64, &'static str>>, wrong: &[usize]) -> ContestOutcome {
         let count = times.len();
         let mut model = Model { times, wrong: wrong.to_vec(), clock: 0 };
         find_fastest(&mut model, count, Duration::from_secs(1), &mut |_| {})

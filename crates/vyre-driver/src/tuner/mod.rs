@@ -21,7 +21,7 @@ pub use cache::{CandidateSamples, TunerCache};
 #[cfg(test)]
 pub(crate) use cache::{Decision, DecisionRecord};
 pub(crate) use contest::Random;
-pub use contest::{Contest, Duel, Outcome, Progress, Stage, Verdict, challenge, find_fastest};
+pub use contest::{Contest, ContestOutcome, Duel, Progress, Stage, Verdict, challenge, find_fastest};
 pub use key::{StaticProgramShape, TunerProgramKey};
 pub use pipeline_contest::{Alternative, ContestBuffer, ContestInputs, MakePipeline, Pause, PipelineContest};
 pub use policy::{DefaultPolicy, TunerFeedback};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre_foundation::ir::{Access, DataType, Program};
 use vyre_foundation::kernel::{BufferId, Kernel};
-use vyre_foundation::launch::{Argument, Launch};
+use vyre_foundation::launch::{Launch, LaunchArgument};
 
 /// Minimum length of a sample, in steps of the clock, so that a step is at most 5% of it.
 const STEPS: u64 = 20;
@@ -270,11 +270,11 @@ fn buffers_for(default: &Alternative, given: &ContestInputs<'_>) -> Result<Vec<C
 }
 
 /// The bound arguments, with the contents of the inputs.
-fn bound_arguments<'a>(kernel: &Kernel, inputs: &[&'a [u8]], lengths: &[usize]) -> Vec<Argument<'a>> {
+fn bound_arguments<'a>(kernel: &Kernel, inputs: &[&'a [u8]], lengths: &[usize]) -> Vec<LaunchArgument<'a>> {
     let mut inputs = inputs.iter();
     let argument = |(id, &length): (BufferId, &usize)| {
         let input = if kernel.buffer(id).decl.access.is_input() { inputs.next() } else { None };
-        Argument { length, contents: input.copied() }
+        LaunchArgument { length, contents: input.copied() }
     };
     kernel.bound_buffers().into_iter().zip(lengths).map(argument).collect()
 }

@@ -1,7 +1,7 @@
 //! Tuning of one program, or of a family of implementations, on one backend: candidate shapes, the
 //! contest, the stored decision, a report.
 
-use super::contest::{Contest, Duel, Outcome, Progress, Verdict, find_fastest};
+use super::contest::{Contest, ContestOutcome, Duel, Progress, Verdict, find_fastest};
 use super::pipeline_contest::{Alternative, ContestInputs, Pause, PipelineContest};
 use super::shapes::{Shape, longest_line, shapes_for};
 use super::{BackendTimer, CandidateSamples, StaticProgramShape, Tuner, TunerProgramKey};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vyre_foundation::ir::Program;
 use vyre_foundation::kernel::KernelBody;
-use vyre_foundation::launch::{Argument, Launch, Overrides};
+use vyre_foundation::launch::{Launch, LaunchArgument, Overrides};
 
 /// Resource limits of tuning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl fmt::Display for TuneReport {
 
 /// The key of a decision for calls of this program with this configuration, on these inputs or on
 /// inputs of these lengths, and the domain that it covers.
-pub fn tuning_key<'a, A: Into<Argument<'a>> + Copy>(
+pub fn tuning_key<'a, A: Into<LaunchArgument<'a>> + Copy>(
     program: &Program,
     kernel: &KernelBody,
     inputs: &[A],
@@ -186,7 +186,7 @@ fn conclude(
     tuner: &Tuner,
     key: &str,
     (program, all): (&Program, Vec<(String, Shape)>),
-    outcome: Outcome,
+    outcome: ContestOutcome,
 ) -> TuneReport {
     let failure = |position: usize| outcome.failed.iter().find(|(candidate, _)| *candidate == position);
     let sampled = |(position, (_, shape)): (usize, &(String, Shape))| CandidateSamples {
@@ -213,7 +213,7 @@ fn conclude(
 }
 
 /// The faster of the default and the winner of the duel, by the times of that duel.
-fn pick(tuner: &Tuner, program: &Program, samples: &[CandidateSamples], outcome: &Outcome) -> usize {
+fn pick(tuner: &Tuner, program: &Program, samples: &[CandidateSamples], outcome: &ContestOutcome) -> usize {
     let default_ns = samples.first().and_then(CandidateSamples::median_ns).unwrap_or(0).max(1);
     let mut finalists = vec![(0, default_ns)];
     if let Verdict::Won(duel) = &outcome.verdict {
@@ -240,7 +240,7 @@ impl BackendTimer for DuelTimes {
 }
 
 /// Why the winner won, and its time divided by the default's.
-fn reason(all: &[(String, Shape)], outcome: &Outcome) -> (String, f64) {
+fn reason(all: &[(String, Shape)], outcome: &ContestOutcome) -> (String, f64) {
     let name = |candidate: usize| all.get(candidate).map_or("", |(name, _)| name.as_str());
     match &outcome.verdict {
         Verdict::Won(Duel { pairs, wins, ratio, .. }) => {
@@ -276,7 +276,7 @@ mod tests {
                 ..CandidateSamples::default()
             };
             let samples = [sampled(default_ns), sampled(&[1]), sampled(&[1])];
-            let outcome = Outcome { winner: 2, verdict, samples: Vec::new(), failed: Vec::new() };
+            let outcome = ContestOutcome { winner: 2, verdict, samples: Vec::new(), failed: Vec::new() };
             let tuner = Tuner::in_memory(crate::tuner::Mode::On);
             assert_eq!(pick(&tuner, &Program::empty(), &samples, &outcome), expected, "{outcome:?}");
         };

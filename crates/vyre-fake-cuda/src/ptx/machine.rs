@@ -10,8 +10,8 @@
 
 use super::memory::{Block, DeviceMemory};
 use super::parse::{
-    Address, Arithmetic, Comparison, Entry, Instruction, LOCAL, Op, Rounding, SHARED, Source, Special, Test,
-    Type, Update,
+    Address, Arithmetic, Comparison, EntryFunction, Instruction, LOCAL, Op, Rounding, SHARED, SourceOperand,
+    Special, Test, Type, Update,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -58,7 +58,7 @@ const GARBAGE: u64 = 0xdead_beef_dead_beef;
 
 impl Machine<'_> {
     /// Runs a launch to completion.
-    pub fn run(&self, entry: &Entry, grid: Grid, parameters: &[u8]) -> Result<(), Fault> {
+    pub fn run(&self, entry: &EntryFunction, grid: Grid, parameters: &[u8]) -> Result<(), Fault> {
         if parameters.len() < entry.parameter_bytes() {
             return Err(Fault::Undefined(format!("`{}` takes more parameters", entry.name)));
         }
@@ -91,7 +91,7 @@ impl Machine<'_> {
 
 /// State of an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ThreadState {
     Ready,
     AtBarrier,
     AtExchange,
@@ -100,12 +100,12 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Thread {
-    state: State,
+    state: ThreadState,
     at: usize,
 }
 
 struct Group<'a> {
-    entry: &'a Entry,
+    entry: &'a EntryFunction,
     grid: Grid,
     parameters: &'a [u8],
     blocks: Vec<Block>,
@@ -132,7 +132,7 @@ fn extended(value: u64, bits: u32) -> i64 {
 
 impl Group<'_> {
     fn run(&mut self, count: usize) -> Result<(), Fault> {
-        self.threads = vec![Thread { state: State::Ready, at: 0 }; count];
+        self.threads = vec![Thread { state: ThreadState::Ready, at: 0 }; count];
         // Devices do not clear the memory of workgroups and invocations.
         self.shared.fill(0xcd);
         self.local.fill(0xcd);
@@ -140,20 +140,20 @@ impl Group<'_> {
         loop {
             let mut moved = false;
             for thread in 0..count {
-                if self.threads[thread].state == State::Ready {
+                if self.threads[thread].state == ThreadState::Ready {
                     moved = true;
                     self.turn(thread)?;
                 }
             }
-            if self.threads.iter().all(|thread| thread.state == State::Done) {
+            if self.threads.iter().all(|thread| thread.state == ThreadState::Done) {
                 return Ok(());
             }
             moved |= self.exchange()?;
-            let waits = |thread: &Thread| matches!(thread.state, State::AtBarrier | State::Done);
+            let waits = |thread: &Thread| matches!(thread.state, ThreadState::AtBarrier | ThreadState::Done);
             if self.threads.iter().all(waits) {
                 for thread in &mut self.threads {
-                    if thread.state == State::AtBarrier {
-                        *thread = Thread { state: State::Ready, at: thread.at + 1 };
+                    if thread.state == ThreadState::AtBarrier {
+                        *thread = Thread { state: ThreadState::Ready, at: thread.at + 1 };
                     }
                 }
                 moved = true;
@@ -173,7 +173,7 @@ impl Group<'_> {
             let entry = self.entry;
             let at = self.threads[thread].at;
             let Some(instruction) = entry.code.get(at) else {
-                self.threads[thread].state = State::Done;
+                self.threads[thread].state = ThreadState::Done;
                 return Ok(());
             };
             self.left = self.left.checked_sub(1).ok_or(Fault::Endless)?;
@@ -187,15 +187,15 @@ impl Group<'_> {
             match &instruction.op {
                 Op::Branch { to } => self.threads[thread].at = *to,
                 Op::Return => {
-                    self.threads[thread].state = State::Done;
+                    self.threads[thread].state = ThreadState::Done;
                     return Ok(());
                 }
                 Op::Barrier => {
-                    self.threads[thread].state = State::AtBarrier;
+                    self.threads[thread].state = ThreadState::AtBarrier;
                     return Ok(());
                 }
                 Op::Shuffle { .. } | Op::Ballot { .. } => {
-                    self.threads[thread].state = State::AtExchange;
+                    self.threads[thread].state = ThreadState::AtExchange;
                     return Ok(());
                 }
                 _ => {
@@ -213,7 +213,8 @@ impl Group<'_> {
         let mut any = false;
         for first in (0..self.threads.len()).step_by(LANES) {
             let lanes = first..(first + LANES).min(self.threads.len());
-            let Some(waiting) = lanes.clone().find(|&k| self.threads[k].state == State::AtExchange) else {
+            let Some(waiting) = lanes.clone().find(|&k| self.threads[k].state == ThreadState::AtExchange)
+            else {
                 continue;
             };
             let at = self.threads[waiting].at;
@@ -227,14 +228,14 @@ impl Group<'_> {
                 let named = wanted >> lane & 1 == 1;
                 let Thread { state, at: place } = self.threads[thread];
                 match state {
-                    State::Done => {}
-                    State::AtExchange if place == at => {
+                    ThreadState::Done => {}
+                    ThreadState::AtExchange if place == at => {
                         if !named || self.value(thread, *mask) as u32 != wanted {
                             return undefined("lanes with different masks, or one outside of its mask");
                         }
                         here.push((lane, thread));
                     }
-                    State::Ready | State::AtExchange | State::AtBarrier => ready &= !named,
+                    ThreadState::Ready | ThreadState::AtExchange | ThreadState::AtBarrier => ready &= !named,
                 }
             }
             if wanted.checked_shr(lanes.len() as u32).unwrap_or(0) != 0 {
@@ -245,7 +246,7 @@ impl Group<'_> {
             }
             self.exchanged(&op.clone(), &here, first, *line)?;
             for (_, thread) in here {
-                self.threads[thread] = Thread { state: State::Ready, at: at + 1 };
+                self.threads[thread] = Thread { state: ThreadState::Ready, at: at + 1 };
             }
             any = true;
         }
@@ -277,7 +278,8 @@ impl Group<'_> {
                 }
                 let wanted = self.value(thread, *lane) as usize % LANES;
                 let value = given.iter().find(|(lane, _)| *lane == wanted).map(|(_, value)| *value);
-                let returned = self.threads.get(first + wanted).map(|thread| thread.state == State::Done);
+                let returned =
+                    self.threads.get(first + wanted).map(|thread| thread.state == ThreadState::Done);
                 let value = match (value, returned) {
                     (Some(value), _) => value,
                     (None, Some(true)) => GARBAGE,
@@ -303,11 +305,11 @@ impl Group<'_> {
         self.registers[at] = masked(value, self.entry.registers[register]);
     }
 
-    fn value(&self, thread: usize, source: Source) -> u64 {
+    fn value(&self, thread: usize, source: SourceOperand) -> u64 {
         match source {
-            Source::Register(register) => self.registers[self.register(thread, register)],
-            Source::Constant(value) => value,
-            Source::Special(special, axis) => {
+            SourceOperand::Register(register) => self.registers[self.register(thread, register)],
+            SourceOperand::Constant(value) => value,
+            SourceOperand::Special(special, axis) => {
                 let [x, y, _] = self.grid.threads.map(|size| size as usize);
                 let place = match special {
                     Special::Tid => [thread % x, thread / x % y, thread / x / y][axis] as u32,

@@ -12,4 +12,4 @@ pub mod parse;
 pub use lint::lint;
 pub use machine::{Fault, Grid, Machine};
 pub use memory::DeviceMemory;
-pub use parse::{Entry, Module, parse};
+pub use parse::{EntryFunction, Module, parse};

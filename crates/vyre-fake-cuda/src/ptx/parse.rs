@@ -17,12 +17,12 @@ pub(super) const LOCAL: u64 = 1 << 61;
 #[derive(Clone, Debug, Default)]
 pub struct Module {
     /// Entries of the module.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<EntryFunction>,
 }
 
 /// Function that can be launched.
 #[derive(Clone, Debug, Default)]
-pub struct Entry {
+pub struct EntryFunction {
     /// Name of the function.
     pub name: String,
     /// Offset and size of each parameter, in bytes.
@@ -45,7 +45,7 @@ pub struct Parameter {
     pub bytes: usize,
 }
 
-impl Entry {
+impl EntryFunction {
     /// Total size of the parameters in bytes.
     pub fn parameter_bytes(&self) -> usize {
         self.parameters.last().map_or(0, |last| last.offset + last.bytes)
@@ -115,7 +115,7 @@ impl Type {
 
 /// Value that an instruction reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum SourceOperand {
     Register(usize),
     Constant(u64),
     Special(Special, usize),
@@ -133,7 +133,7 @@ pub(super) enum Special {
 /// Memory address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
-    pub(super) base: Source,
+    pub(super) base: SourceOperand,
     pub(super) offset: u64,
 }
 
@@ -222,41 +222,41 @@ pub(super) enum Update {
 pub(super) enum Op {
     Move {
         to: usize,
-        from: Source,
+        from: SourceOperand,
     },
     /// Combines several registers into one.
     Pack {
         to: usize,
-        from: Vec<Source>,
+        from: Vec<SourceOperand>,
         each: u32,
     },
     Unpack {
         to: Vec<Option<usize>>,
-        from: Source,
+        from: SourceOperand,
         each: u32,
     },
     Compute {
         what: Arithmetic,
         ty: Type,
         to: usize,
-        from: [Source; 4],
+        from: [SourceOperand; 4],
     },
     Compare {
         what: Comparison,
-        also: Option<(Arithmetic, Source)>,
+        also: Option<(Arithmetic, SourceOperand)>,
         ty: Type,
         to: usize,
-        from: [Source; 2],
+        from: [SourceOperand; 2],
     },
     Select {
         to: usize,
-        from: [Source; 2],
-        by: Source,
+        from: [SourceOperand; 2],
+        by: SourceOperand,
     },
     Convert {
         to: usize,
         to_ty: Type,
-        from: Source,
+        from: SourceOperand,
         from_ty: Type,
         rounding: Rounding,
     },
@@ -271,7 +271,7 @@ pub(super) enum Op {
         at: Address,
     },
     Store {
-        from: Vec<Source>,
+        from: Vec<SourceOperand>,
         ty: Type,
         at: Address,
     },
@@ -280,7 +280,7 @@ pub(super) enum Op {
         ty: Type,
         to: Option<usize>,
         at: Address,
-        from: [Source; 2],
+        from: [SourceOperand; 2],
     },
     Branch {
         to: usize,
@@ -289,16 +289,16 @@ pub(super) enum Op {
     Shuffle {
         to: usize,
         found: Option<usize>,
-        from: Source,
-        lane: Source,
-        clamp: Source,
-        mask: Source,
+        from: SourceOperand,
+        lane: SourceOperand,
+        clamp: SourceOperand,
+        mask: SourceOperand,
     },
     Ballot {
         to: usize,
-        from: Source,
+        from: SourceOperand,
         negated: bool,
-        mask: Source,
+        mask: SourceOperand,
     },
     Nothing,
     Return,
@@ -358,7 +358,7 @@ fn skip_function(head: &str, lines: &mut Lines<'_>) -> Result<(), String> {
 /// State of the parser within an entry.
 #[derive(Default)]
 struct Reader {
-    entry: Entry,
+    entry: EntryFunction,
     parameters: HashMap<String, usize>,
     registers: HashMap<String, usize>,
     variables: HashMap<String, u64>,
@@ -369,7 +369,7 @@ struct Reader {
     blocks: usize,
 }
 
-fn entry(head: &str, lines: &mut Lines<'_>) -> Result<Entry, String> {
+fn entry(head: &str, lines: &mut Lines<'_>) -> Result<EntryFunction, String> {
     let mut reader = Reader::default();
     let name = head.split(".entry").nth(1).unwrap_or_default();
     reader.entry.name = name.split('(').next().unwrap_or_default().trim().to_string();
@@ -525,12 +525,12 @@ impl Reader {
         self.registers.get(text).copied().ok_or(format!("`{text}` is no register"))
     }
 
-    fn source(&self, text: &str) -> Result<Source, String> {
+    fn source(&self, text: &str) -> Result<SourceOperand, String> {
         if let Some(register) = self.registers.get(text) {
-            return Ok(Source::Register(*register));
+            return Ok(SourceOperand::Register(*register));
         }
         if let Some(address) = self.variables.get(text) {
-            return Ok(Source::Constant(*address));
+            return Ok(SourceOperand::Constant(*address));
         }
         if let Some((name, axis)) = text.rsplit_once('.') {
             let axis = ["x", "y", "z"].iter().position(|other| *other == axis);
@@ -542,13 +542,13 @@ impl Reader {
                 _ => None,
             };
             if let (Some(special), Some(axis)) = (special, axis) {
-                return Ok(Source::Special(special, axis));
+                return Ok(SourceOperand::Special(special, axis));
             }
         }
         let float =
             |prefix, radix| text.strip_prefix(prefix).and_then(|hex| u64::from_str_radix(hex, radix).ok());
         let constant = float("0f", 16).or_else(|| float("0d", 16)).or_else(|| number(text));
-        constant.map(Source::Constant).ok_or(format!("`{text}` is no operand that is known"))
+        constant.map(SourceOperand::Constant).ok_or(format!("`{text}` is no operand that is known"))
     }
 
     fn address(&self, text: &str) -> Result<Address, String> {
@@ -566,7 +566,7 @@ impl Reader {
         group(text).iter().map(|name| self.target(name)).collect()
     }
 
-    fn sources(&self, text: &str) -> Result<Vec<Source>, String> {
+    fn sources(&self, text: &str) -> Result<Vec<SourceOperand>, String> {
         group(text).iter().map(|name| self.source(name)).collect()
     }
 
@@ -596,7 +596,7 @@ impl Reader {
             if from.len() != count {
                 return Err(unknown());
             }
-            let mut all = [Source::Constant(0); 4];
+            let mut all = [SourceOperand::Constant(0); 4];
             for (slot, text) in all.iter_mut().zip(from) {
                 *slot = self.source(text)?;
             }

@@ -31,7 +31,7 @@ codes! {
         "A brace, string, quoted name or comment is opened but not closed. Strings and quoted names end on the line \
          that they start on.";
     BadCharacter "T004" "unknown character"
-        "The text has a character or an escape that the grammar does not know. Names that are not plain identifiers \
+        "The text has a character or an escape that the grammar does not allow. Names that are not plain identifiers \
          are written in backticks; the escapes are `\\n`, `\\r`, `\\t`, `\\\\`, `\\\"`, ``\\` `` and `\\u{…}`.";
     UnknownType "T005" "unknown type or access"
         "A buffer is declared as `name: access type[count]`, with one of the accesses read, read_write, output, \
@@ -43,7 +43,7 @@ codes! {
         "The last line of a function is an expression, its result, unless every path through it ends with `return` and \
          a value.";
     RepeatedIndex "T008" "index would be evaluated twice"
-        "`a[i] += x` stands for `a[i] = a[i] + x`, which evaluates the index twice; an index with an atomic in it \
+        "`a[i] += x` means `a[i] = a[i] + x`, which evaluates the index twice; an index with an atomic in it \
          would act twice. Name the index with `let` first.";
     TextTooLarge "T009" "text too large"
         "The text of a program is limited to 64 MiB.";
@@ -86,7 +86,7 @@ codes! {
     NotWritable "V012" "buffer is not writable"
         "Stores and atomics need a buffer with access read_write, output or workgroup.";
     DuplicateBinding "V013" "binding used twice"
-        "Two buffers share a binding number, so their inputs and outputs could not be told apart.";
+        "Two buffers share a binding number, so a caller could not distinguish them.";
     WorkgroupSize "V014" "impossible workgroup size"
         "Every axis of the workgroup size is at least 1, and the product is at most 2^31 - 1. A device's own limits \
          are checked when the program is compiled for it.";
@@ -156,7 +156,7 @@ codes! {
     IndexOutOfRange "W001" "index always out of range"
         "A constant index is outside a buffer or array of known size: the load gives zero, the store does nothing.";
     UnusedBuffer "W002" "buffer is never used"
-        "A buffer is declared but the body neither reads nor writes it nor asks its length.";
+        "A buffer is declared but the body neither reads nor writes it nor uses its length.";
 
     OneInvocation "W003" "domain of a single value"
         "`over n` runs one invocation per element of `n`, and a single-value uniform has one element. Write `over [n]` \
@@ -178,8 +178,8 @@ codes! {
          in 32 bits.";
     Argument "D006" "argument does not fit its buffer"
         "A call binds one argument to each buffer of the program that is not workgroup memory, by the buffer's name. \
-         Its element type is the buffer's (`u8` stands for bool, `u16` for the bits of f16 and bf16), and memory that \
-         the program writes is given as `&mut`.";
+         Its element type is the buffer's (`u8` for bool, `u16` for the bits of f16 and bf16), and memory that the \
+         program writes is passed as `&mut`.";
     SizeUnknown "D007" "size depends on memory that the host cannot read"
         "The domain, or the length of an output, is an expression over uniforms whose bytes are on a device. Bind them \
          as numbers or in the host's memory, or give the dispatch its own domain.";
@@ -203,8 +203,8 @@ codes! {
         "A program is made from one compute entry point. If a shader has several, name one: `--entry NAME`, or \
          the argument of `load_wgsl`.";
     ShaderConstant "S004" "impossible override"
-        "An override or specialisation constant has no value, cannot have the one it was given, or is not in the \
-         shader. A value is given as in `--set WIDTH=64`, by name or number.";
+        "An override or specialisation constant has no value, cannot take the value that was set, or is not in \
+         the shader. Set a value by name or number, as in `--set WIDTH=64`.";
     ShaderTooLarge "S005" "shader beyond a limit"
         "The shader is too large, nests too deep, or becomes too large when its functions are inlined. \
          docs/import.md has the limits.";
@@ -221,7 +221,7 @@ impl Code {
     }
 
     /// The code with that text, if there is one.
-    #[expect(clippy::should_implement_trait, reason = "there is no error to tell, only absence")]
+    #[expect(clippy::should_implement_trait, reason = "absence is not an error")]
     pub fn from_str(text: &str) -> Option<Code> {
         Code::ALL.iter().copied().find(|code| code.as_str().eq_ignore_ascii_case(text))
     }

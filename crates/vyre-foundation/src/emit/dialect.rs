@@ -3,9 +3,9 @@
 //! The writer uses the type names of the IR (`u32`, `f32`, …), which each dialect's header defines.
 //! All text other than that in this file is the same in every dialect.
 
-use super::functions::{Function, Takes};
+use super::functions::{DialectFunction, Takes};
 use crate::kernel::Needs;
-use crate::legalise::{Steps, Wanted};
+use crate::legalise::{Steps, WantedPasses};
 use crate::ops::{AtomicOp, Op};
 use crate::types::ValueType;
 
@@ -62,11 +62,11 @@ pub struct Dialect {
     /// How lanes exchange values, if they can.
     pub(super) lanes: Option<Lanes>,
     /// Functions that the text defines if it uses them, in addition to those of the whole family.
-    pub(super) functions: &'static [Function],
+    pub(super) functions: &'static [DialectFunction],
     /// Ops that must be [decomposed](crate::optimize::Pass::Decompose) before a kernel is written.
     pub lacking: &'static [Op],
     /// The forms that a kernel is rewritten into before it is written.
-    pub wanted: Wanted,
+    pub wanted: WantedPasses,
 }
 
 /// The ops that every dialect lacks, plus these.
@@ -91,7 +91,8 @@ macro_rules! lacking {
 }
 
 /// The forms that every dialect wants.
-const WANTED: Wanted = Wanted { steps: Steps::One, nan_stores: true, half_floats: true, exits: false };
+const WANTED: WantedPasses =
+    WantedPasses { steps: Steps::One, nan_stores: true, half_floats: true, exits: false };
 
 /// A function that an op calls.
 #[derive(Clone, Copy, Debug)]
@@ -167,7 +168,7 @@ typedef uint u32; typedef int i32; typedef ulong u64; typedef long i64; typedef 
     ],
     // The language leaves the order of lanes to the device.
     lanes: None,
-    functions: &[Function {
+    functions: &[DialectFunction {
         stem: "trap",
         takes: Takes::Anything,
         // The code of the first trap is kept.
@@ -177,7 +178,7 @@ typedef uint u32; typedef int i32; typedef ulong u64; typedef long i64; typedef 
 ",
     }],
     lacking: lacking!(),
-    wanted: Wanted { exits: true, ..WANTED },
+    wanted: WantedPasses { exits: true, ..WANTED },
 };
 
 /// CUDA C++, as accepted by NVRTC and nvcc, without toolkit headers.
@@ -224,7 +225,7 @@ static __device__ __forceinline__ f64 f64_of_bits(u64 x) { return __longlong_as_
         shuffle: "__shfl_sync({mask}, {x}, {k})",
     }),
     functions: &[
-        Function {
+        DialectFunction {
             stem: "trap",
             takes: Takes::Anything,
             text: "void trap_u32(volatile u32 *control, u32 code) {
@@ -233,94 +234,94 @@ static __device__ __forceinline__ f64 f64_of_bits(u64 x) { return __longlong_as_
 ",
         },
         // After the language's own `f64` function, NVRTC drops tests for NaN from sm_100 on.
-        Function {
+        DialectFunction {
             stem: "sqrt",
             takes: Takes::Only(ValueType::F32),
             text: "$t sqrt_$t($t x) { $t y; asm(\"sqrt.rn.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x)); return y; }\n",
         },
-        Function {
+        DialectFunction {
             stem: "sqrt",
             takes: Takes::Only(ValueType::F64),
             text: "$t sqrt_$t($t x) { $t y; asm(\"sqrt.rn.f64 %0, %1;\" : \"=d\"(y) : \"d\"(x)); return y; }\n",
         },
         // The language's own functions are sometimes compiled to calls.
-        Function {
+        DialectFunction {
             stem: "popcount",
             takes: Takes::Only(ValueType::U32),
             text: "u32 popcount_$t($t x) { u32 n; asm(\"popc.b32 %0, %1;\" : \"=r\"(n) : \"r\"(x)); return n; }\n",
         },
-        Function {
+        DialectFunction {
             stem: "popcount",
             takes: Takes::Only(ValueType::I32),
             text: "u32 popcount_$t($t x) { u32 n; asm(\"popc.b32 %0, %1;\" : \"=r\"(n) : \"r\"(x)); return n; }\n",
         },
-        Function {
+        DialectFunction {
             stem: "popcount",
             takes: Takes::Only(ValueType::U64),
             text: "u32 popcount_$t($t x) { u32 n; asm(\"popc.b64 %0, %1;\" : \"=r\"(n) : \"l\"(x)); return n; }\n",
         },
-        Function {
+        DialectFunction {
             stem: "popcount",
             takes: Takes::Only(ValueType::I64),
             text: "u32 popcount_$t($t x) { u32 n; asm(\"popc.b64 %0, %1;\" : \"=r\"(n) : \"l\"(x)); return n; }\n",
         },
-        Function {
+        DialectFunction {
             stem: "clz",
             takes: Takes::Only(ValueType::U32),
             text: "u32 clz_$t($t x) { u32 n; asm(\"clz.b32 %0, %1;\" : \"=r\"(n) : \"r\"(x)); return n; }\n",
         },
-        Function {
+        DialectFunction {
             stem: "clz",
             takes: Takes::Only(ValueType::I32),
             text: "u32 clz_$t($t x) { u32 n; asm(\"clz.b32 %0, %1;\" : \"=r\"(n) : \"r\"(x)); return n; }\n",
         },
-        Function {
+        DialectFunction {
             stem: "clz",
             takes: Takes::Only(ValueType::U64),
             text: "u32 clz_$t($t x) { u32 n; asm(\"clz.b64 %0, %1;\" : \"=r\"(n) : \"l\"(x)); return n; }\n",
         },
-        Function {
+        DialectFunction {
             stem: "clz",
             takes: Takes::Only(ValueType::I64),
             text: "u32 clz_$t($t x) { u32 n; asm(\"clz.b64 %0, %1;\" : \"=r\"(n) : \"l\"(x)); return n; }\n",
         },
         // The language's own functions support only a few of the types.
-        Function {
+        DialectFunction {
             stem: "atomic_add",
             takes: Takes::Anything,
             text: "$t atomic_add_$t($t *at, $t x) { return ($t)atomicAdd(($u *)at, ($u)x); }\n",
         },
-        Function {
+        DialectFunction {
             stem: "atomic_min",
             takes: Takes::Anything,
             text: "$t atomic_min_$t($t *at, $t x) { return atomicMin(at, x); }\n",
         },
-        Function {
+        DialectFunction {
             stem: "atomic_max",
             takes: Takes::Anything,
             text: "$t atomic_max_$t($t *at, $t x) { return atomicMax(at, x); }\n",
         },
-        Function {
+        DialectFunction {
             stem: "atomic_and",
             takes: Takes::Anything,
             text: "$t atomic_and_$t($t *at, $t x) { return ($t)atomicAnd(($u *)at, ($u)x); }\n",
         },
-        Function {
+        DialectFunction {
             stem: "atomic_or",
             takes: Takes::Anything,
             text: "$t atomic_or_$t($t *at, $t x) { return ($t)atomicOr(($u *)at, ($u)x); }\n",
         },
-        Function {
+        DialectFunction {
             stem: "atomic_xor",
             takes: Takes::Anything,
             text: "$t atomic_xor_$t($t *at, $t x) { return ($t)atomicXor(($u *)at, ($u)x); }\n",
         },
-        Function {
+        DialectFunction {
             stem: "atomic_exchange",
             takes: Takes::Anything,
             text: "$t atomic_exchange_$t($t *at, $t x) { return ($t)atomicExch(($u *)at, ($u)x); }\n",
         },
-        Function {
+        DialectFunction {
             stem: "atomic_compare_exchange",
             takes: Takes::Anything,
             text: "$t atomic_compare_exchange_$t($t *at, $t expected, $t x) {
@@ -329,7 +330,7 @@ static __device__ __forceinline__ f64 f64_of_bits(u64 x) { return __longlong_as_
 ",
         },
         // A volatile access is never merged with another access.
-        Function {
+        DialectFunction {
             stem: "atomic_load",
             takes: Takes::Anything,
             text: "$t atomic_load_$t($t *at, $t) { return *(volatile $t *)at; }\n",
@@ -430,10 +431,10 @@ const OWN_ATOMICS: &[(AtomicOp, Called)] = &[
     (AtomicOp::Store, Called::Own("atomic_exchange")),
 ];
 
-const HIP_FUNCTIONS: &[Function] = &[
+const HIP_FUNCTIONS: &[DialectFunction] = &[
     // The device's square root is off by at most one unit, so the correct one is it or a neighbour.
     // Of two neighbours, the lower is too low if their product is below the number.
-    Function {
+    DialectFunction {
         stem: "sqrt",
         takes: Takes::Only(ValueType::F32),
         text: "f32 sqrt_f32(f32 x) {
@@ -449,7 +450,7 @@ const HIP_FUNCTIONS: &[Function] = &[
     },
     // Goldschmidt iterations from the device's reciprocal square root, which has half of the bits,
     // then two corrections by the remainder, which `fma` computes exactly.
-    Function {
+    DialectFunction {
         stem: "sqrt",
         takes: Takes::Only(ValueType::F64),
         text: "f64 sqrt_f64(f64 x) {
@@ -464,7 +465,7 @@ const HIP_FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "trap",
         takes: Takes::Anything,
         text: "void trap_u32(volatile u32 *control, u32 code) {
@@ -475,7 +476,7 @@ const HIP_FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "atomic_add",
         takes: Takes::Anything,
         text: "$t atomic_add_$t($t *at, $t x) {
@@ -483,7 +484,7 @@ const HIP_FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "atomic_min",
         takes: Takes::Anything,
         text: "$t atomic_min_$t($t *at, $t x) {
@@ -491,7 +492,7 @@ const HIP_FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "atomic_max",
         takes: Takes::Anything,
         text: "$t atomic_max_$t($t *at, $t x) {
@@ -499,7 +500,7 @@ const HIP_FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "atomic_and",
         takes: Takes::Anything,
         text: "$t atomic_and_$t($t *at, $t x) {
@@ -507,7 +508,7 @@ const HIP_FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "atomic_or",
         takes: Takes::Anything,
         text: "$t atomic_or_$t($t *at, $t x) {
@@ -515,7 +516,7 @@ const HIP_FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "atomic_xor",
         takes: Takes::Anything,
         text: "$t atomic_xor_$t($t *at, $t x) {
@@ -523,7 +524,7 @@ const HIP_FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "atomic_exchange",
         takes: Takes::Anything,
         text: "$t atomic_exchange_$t($t *at, $t x) {
@@ -531,7 +532,7 @@ const HIP_FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "atomic_compare_exchange",
         takes: Takes::Anything,
         text: "$t atomic_compare_exchange_$t($t *at, $t expected, $t x) {
@@ -541,7 +542,7 @@ const HIP_FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "atomic_load",
         takes: Takes::Anything,
         text: "$t atomic_load_$t($t *at, $t) { return __hip_atomic_load(at, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }

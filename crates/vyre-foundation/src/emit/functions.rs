@@ -12,7 +12,7 @@ use crate::types::ValueType;
 
 /// A function for all its types; its name is `<stem>_<type>`.
 #[derive(Debug)]
-pub(super) struct Function {
+pub(super) struct DialectFunction {
     pub(super) stem: &'static str,
     pub(super) takes: Takes,
     pub(super) text: &'static str,
@@ -41,50 +41,54 @@ impl Takes {
 }
 
 /// The functions shared by all dialects.
-static FUNCTIONS: &[Function] = &[
-    Function {
+static FUNCTIONS: &[DialectFunction] = &[
+    DialectFunction {
         stem: "div",
         takes: Takes::Unsigned,
         text: "$t div_$t($t x, $t y) { return y == 0 ? x : x / y; }\n",
     },
-    Function {
+    DialectFunction {
         stem: "div",
         takes: Takes::Signed,
         text: "$t div_$t($t x, $t y) { return y == 0 ? x : y == -1 ? ($t)(0 - ($u)x) : x / y; }\n",
     },
-    Function {
+    DialectFunction {
         stem: "rem",
         takes: Takes::Unsigned,
         text: "$t rem_$t($t x, $t y) { return y == 0 ? 0 : x % y; }\n",
     },
-    Function {
+    DialectFunction {
         stem: "rem",
         takes: Takes::Signed,
         text: "$t rem_$t($t x, $t y) { return y == 0 || y == -1 ? 0 : x % y; }\n",
     },
-    Function {
+    DialectFunction {
         stem: "abs",
         takes: Takes::Signed,
         text: "$t abs_$t($t x) { return x < 0 ? ($t)(0 - ($u)x) : x; }\n",
     },
-    Function {
+    DialectFunction {
         stem: "abs",
         takes: Takes::Float,
         text: "$t abs_$t($t x) { return $float($bits(x) & ~$sign); }\n",
     },
-    Function { stem: "sign", takes: Takes::Unsigned, text: "$t sign_$t($t x) { return x == 0 ? 0 : 1; }\n" },
-    Function {
+    DialectFunction {
+        stem: "sign",
+        takes: Takes::Unsigned,
+        text: "$t sign_$t($t x) { return x == 0 ? 0 : 1; }\n",
+    },
+    DialectFunction {
         stem: "sign",
         takes: Takes::Signed,
         text: "$t sign_$t($t x) { return x == 0 ? 0 : x < 0 ? -1 : 1; }\n",
     },
-    Function {
+    DialectFunction {
         stem: "sign",
         takes: Takes::Float,
         text: "$t sign_$t($t x) { return x == 0 ? x : x < 0 ? -1 : 1; }\n",
     },
     // Equal floats differ at most in the sign of zero.
-    Function {
+    DialectFunction {
         stem: "min",
         takes: Takes::Float,
         text: "$t min_$t($t x, $t y) {
@@ -93,7 +97,7 @@ static FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "max",
         takes: Takes::Float,
         text: "$t max_$t($t x, $t y) {
@@ -103,7 +107,7 @@ static FUNCTIONS: &[Function] = &[
 ",
     },
     // The sign of a NaN counts as positive.
-    Function {
+    DialectFunction {
         stem: "copysign",
         takes: Takes::Float,
         text: "$t copysign_$t($t x, $t y) {
@@ -113,7 +117,7 @@ static FUNCTIONS: &[Function] = &[
     },
     // From `$whole` on, every float is an integer. Below it, the conversion to `$i` is exact, and
     // adding and subtracting `$whole` leaves the nearest integer, ties to even.
-    Function {
+    DialectFunction {
         stem: "trunc",
         takes: Takes::Float,
         text: "$t trunc_$t($t x) {
@@ -122,7 +126,7 @@ static FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "floor",
         takes: Takes::Float,
         text: "$t floor_$t($t x) {
@@ -132,7 +136,7 @@ static FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "ceil",
         takes: Takes::Float,
         text: "$t ceil_$t($t x) {
@@ -142,7 +146,7 @@ static FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "round",
         takes: Takes::Float,
         text: "$t round_$t($t x) {
@@ -152,12 +156,12 @@ static FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "bits",
         takes: Takes::Float,
         text: "$u bits_$t($t x) { return x != x ? $nan : $bits(x); }\n",
     },
-    Function {
+    DialectFunction {
         stem: "to_u32",
         takes: Takes::Float,
         text: "u32 to_u32_$t($t x) {
@@ -165,7 +169,7 @@ static FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "to_i32",
         takes: Takes::Float,
         text: "i32 to_i32_$t($t x) {
@@ -174,7 +178,7 @@ static FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "to_u64",
         takes: Takes::Float,
         text: "u64 to_u64_$t($t x) {
@@ -182,7 +186,7 @@ static FUNCTIONS: &[Function] = &[
 }
 ",
     },
-    Function {
+    DialectFunction {
         stem: "to_i64",
         takes: Takes::Float,
         text: "i64 to_i64_$t($t x) {

@@ -14,7 +14,11 @@
 //!     "kernel double(x: read_write f32[]) { region \"r\" { x[invocation.x] = x[invocation.x] * 2.0 } }",
 //! )?;
 //! let kernel = prepare(&program.validate()?, Schedule::full(), &OPENCL);
-//! let source = emit(&kernel, &OPENCL, &Settings { workgroup: [64, 1, 1], stoppable: false, folded: false });
+//! let source = emit(
+//!     &kernel,
+//!     &OPENCL,
+//!     &Settings { workgroup: [64, 1, 1], stoppable: false, folded: false },
+//! );
 //! assert!(source.text.contains("* 2.0f"));
 //! # Ok::<(), vyre_foundation::diagnostics::Diagnostics>(())
 //! ```
@@ -47,7 +51,7 @@ pub struct Settings {
 
 /// A kernel's text and its calling convention.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct EmittedKernel {
     /// The complete text.
     pub text: String,
     /// The name of the kernel function.
@@ -56,12 +60,12 @@ pub struct Source {
     /// the same arguments.
     pub whole_entry: Option<String>,
     /// The function's arguments, in order.
-    pub arguments: Vec<Argument>,
+    pub arguments: Vec<EntryArgument>,
 }
 
-/// An argument of a kernel function.
+/// An argument of a kernel's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Argument {
+pub enum EntryArgument {
     /// The address of two `u32` words: the first is [`RUNNING`], [`TRAPPED`] or [`STOPPED`]; the
     /// second, a trap's code.
     Control,
@@ -98,6 +102,6 @@ pub fn prepare(kernel: &Kernel, schedule: Schedule, dialect: &Dialect) -> Kernel
 
 /// Emits the text of a kernel that was [prepared](prepare) for the dialect. Subgroup ops require a
 /// dialect that [supports them](Dialect::subgroup_size).
-pub fn emit(kernel: &Kernel, dialect: &Dialect, settings: &Settings) -> Source {
+pub fn emit(kernel: &Kernel, dialect: &Dialect, settings: &Settings) -> EmittedKernel {
     writer::write(&legalise(kernel, &dialect.wanted), dialect, settings)
 }

@@ -35,7 +35,7 @@
 
 use super::dialect::Dialect;
 use super::functions;
-use super::{Argument, Settings, Source};
+use super::{EmittedKernel, EntryArgument, Settings};
 use crate::ir::{Access, Builtin};
 use crate::kernel::{
     ArrayId, BufferId, Def, KernelBody, KernelBuffer, LocalId, Operands, Place, Stmt, StmtKind, ValueId,
@@ -47,7 +47,8 @@ use crate::types::{CANONICAL_NAN_F32, CANONICAL_NAN_F64, DataType, Value, ValueT
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Maximum number of iterations of a counted loop that does not poll for a reason to stop.
+/// Maximum number of iterations of a counted loop that does not poll for a reason to stop: it
+/// delays the end of a cancelled call by about that many rounds. Chosen, not measured.
 const SHORT_LOOP: u64 = 1024;
 
 pub(super) struct Writer<'a> {
@@ -76,7 +77,7 @@ enum Inline {
     Length(BufferId),
 }
 
-pub(super) fn write(kernel: &KernelBody, dialect: &Dialect, settings: &Settings) -> Source {
+pub(super) fn write(kernel: &KernelBody, dialect: &Dialect, settings: &Settings) -> EmittedKernel {
     let traps = any_stmt(&kernel.body, &|kind| matches!(kind, StmtKind::Trap(_)));
     let meets = holds_barrier(&kernel.body);
     let barriers = meets && dialect.zero.is_some();
@@ -98,7 +99,7 @@ pub(super) fn write(kernel: &KernelBody, dialect: &Dialect, settings: &Settings)
 }
 
 impl Writer<'_> {
-    fn source(self) -> Source {
+    fn source(self) -> EmittedKernel {
         let mut text = self.dialect.header.to_string();
         for (needed, lines) in self.dialect.optional {
             if needed(&self.kernel.needs) {
@@ -112,7 +113,7 @@ impl Writer<'_> {
         let name = identifier(self.kernel.name.as_deref().unwrap_or(""));
         let head = self.sized(self.dialect.kernel);
         let arguments = self.arguments();
-        let parameters = |arguments: &[Argument]| {
+        let parameters = |arguments: &[EntryArgument]| {
             let each: Vec<String> = arguments.iter().map(|argument| self.parameter(*argument)).collect();
             each.join(", ")
         };
@@ -122,8 +123,11 @@ impl Writer<'_> {
         let whole_entry = two_entries.then(|| format!("whole_{name}"));
         let all = parameters(&arguments);
         if let Some(whole_entry) = &whole_entry {
-            let of_body: Vec<Argument> =
-                arguments.iter().copied().filter(|argument| !matches!(argument, Argument::Last(_))).collect();
+            let of_body: Vec<EntryArgument> = arguments
+                .iter()
+                .copied()
+                .filter(|argument| !matches!(argument, EntryArgument::Last(_)))
+                .collect();
             let names: Vec<String> = of_body.iter().map(|argument| self.argument(*argument)).collect();
             let call = format!("  body_{name}({});\n", names.join(", "));
             let (function, of_body) = (self.dialect.function, parameters(&of_body));
@@ -133,14 +137,14 @@ impl Writer<'_> {
         } else {
             let _ = write!(text, "\n{head} {entry}({all}) {{\n{folding}{guards}{}}}\n", self.out);
         }
-        Source { text, entry, whole_entry, arguments }
+        EmittedKernel { text, entry, whole_entry, arguments }
     }
 
     /// The lines that skip invocations outside the domain.
     fn guards(&self) -> String {
         let guard = |axis: u8| {
             let position = self.builtin(Builtin::InvocationId, usize::from(axis));
-            format!("  if ((u32){position} > {}) return;\n", self.argument(Argument::Last(axis)))
+            format!("  if ((u32){position} > {}) return;\n", self.argument(EntryArgument::Last(axis)))
         };
         self.guarded_axes().map(guard).collect()
     }
@@ -166,21 +170,30 @@ impl Writer<'_> {
         sizes.iter().fold(text.into(), |text, (mark, size)| text.replace(mark, &size.to_string()))
     }
 
-    fn arguments(&self) -> Vec<Argument> {
+    fn arguments(&self) -> Vec<EntryArgument> {
         let mut arguments = Vec::new();
         if self.polls || self.traps {
-            arguments.push(Argument::Control);
+            arguments.push(EntryArgument::Control);
         }
         for id in self.kernel.bound_buffers() {
             let buffer = self.kernel.buffer(id);
-            arguments.push(if by_value(buffer) { Argument::Value(id) } else { Argument::Memory(id) });
+            arguments.push(if by_value(buffer) {
+                EntryArgument::Value(id)
+            } else {
+                EntryArgument::Memory(id)
+            });
             if buffer.decl.count == 0 {
-                arguments.push(Argument::Length(id));
+                arguments.push(EntryArgument::Length(id));
             }
         }
-        arguments.extend(self.guarded_axes().map(Argument::Last));
+        arguments.extend(self.guarded_axes().map(EntryArgument::Last));
         if self.settings.folded {
-            arguments.extend([Argument::FirstGroup, Argument::Grid(0), Argument::Grid(1), Argument::Grid(2)]);
+            arguments.extend([
+                EntryArgument::FirstGroup,
+                EntryArgument::Grid(0),
+                EntryArgument::Grid(1),
+                EntryArgument::Grid(2),
+            ]);
         }
         arguments
     }
@@ -191,31 +204,31 @@ impl Writer<'_> {
         (0..3).filter(move |&axis| guarded[usize::from(axis)])
     }
 
-    fn parameter(&self, argument: Argument) -> String {
+    fn parameter(&self, argument: EntryArgument) -> String {
         let Dialect { global, restrict, .. } = self.dialect;
         let ty = match argument {
-            Argument::Control => format!("volatile {global}u32 *"),
-            Argument::Memory(id) => {
+            EntryArgument::Control => format!("volatile {global}u32 *"),
+            EntryArgument::Memory(id) => {
                 let decl = &self.kernel.buffer(id).decl;
                 let readonly = if decl.access.is_output() { "" } else { "const " };
                 format!("{global}{readonly}{} *{restrict} ", stored(decl.element))
             }
-            Argument::Value(id) => format!("const {} ", stored(self.kernel.buffer(id).decl.element)),
-            Argument::FirstGroup => "const u64 ".into(),
-            Argument::Length(_) | Argument::Last(_) | Argument::Grid(_) => "const u32 ".into(),
+            EntryArgument::Value(id) => format!("const {} ", stored(self.kernel.buffer(id).decl.element)),
+            EntryArgument::FirstGroup => "const u64 ".into(),
+            EntryArgument::Length(_) | EntryArgument::Last(_) | EntryArgument::Grid(_) => "const u32 ".into(),
         };
         ty + &self.argument(argument)
     }
 
     /// The name of an argument.
-    fn argument(&self, argument: Argument) -> String {
+    fn argument(&self, argument: EntryArgument) -> String {
         match argument {
-            Argument::Control => "control".into(),
-            Argument::Memory(id) | Argument::Value(id) => self.buffer(id),
-            Argument::Length(id) => self.length(id),
-            Argument::Last(axis) => format!("last_{}", AXES[usize::from(axis)]),
-            Argument::FirstGroup => "first_group".into(),
-            Argument::Grid(axis) => format!("grid_{}", AXES[usize::from(axis)]),
+            EntryArgument::Control => "control".into(),
+            EntryArgument::Memory(id) | EntryArgument::Value(id) => self.buffer(id),
+            EntryArgument::Length(id) => self.length(id),
+            EntryArgument::Last(axis) => format!("last_{}", AXES[usize::from(axis)]),
+            EntryArgument::FirstGroup => "first_group".into(),
+            EntryArgument::Grid(axis) => format!("grid_{}", AXES[usize::from(axis)]),
         }
     }
 
@@ -487,7 +500,7 @@ impl Writer<'_> {
             Builtin::WorkgroupId if folded => format!("group_{}", AXES[axis]),
             Builtin::WorkgroupId => workgroup[axis].into(),
             Builtin::LocalId => local_id[axis].into(),
-            Builtin::GridSize if folded => self.argument(Argument::Grid(axis as u8)),
+            Builtin::GridSize if folded => self.argument(EntryArgument::Grid(axis as u8)),
             Builtin::GridSize => self.sized(grid[axis]),
             Builtin::WorkgroupSize => unreachable!("the size is known when the text is written"),
         }

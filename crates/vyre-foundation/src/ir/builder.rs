@@ -99,7 +99,8 @@ impl ProgramBuilder {
     /// ```
     /// use vyre_foundation::ir::{DataType, Expr, ProgramBuilder};
     /// let mut fill = ProgramBuilder::new("fill").workgroup([8, 8, 1]);
-    /// let (width, height) = (fill.uniform("width", DataType::U32), fill.uniform("height", DataType::U32));
+    /// let (width, height) =
+    ///     (fill.uniform("width", DataType::U32), fill.uniform("height", DataType::U32));
     /// let y = fill.output_of("y", DataType::U32, width.value() * height.value());
     /// fill.over_axes([width.value(), height.value(), Expr::u32(1)]);
     /// fill.region("fill", |body| {

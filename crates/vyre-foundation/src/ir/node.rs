@@ -4,10 +4,12 @@ use super::{Expr, Name};
 use crate::types::ValueType;
 use std::ops::Deref;
 
-/// Maximum nesting depth of blocks.
+/// Maximum nesting depth of blocks. Blocks and expressions of the benchmarks and filetests together
+/// nest at most 14 deep.
 pub const MAX_BLOCK_DEPTH: usize = 128;
 
-/// Maximum number of operands of a message.
+/// Maximum number of operands of a message: every record has room for those of the longest message,
+/// 144 bytes with this many of 64 bits.
 pub const MAX_MESSAGE_OPERANDS: usize = 16;
 
 /// Nesting depth of the blocks that a message expands to.

@@ -68,7 +68,11 @@ pub struct Function {
 /// ```
 /// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
 /// let out = BufferDecl::output("out", 0, DataType::U32).with_count(1);
-/// let program = Program::wrapped(vec![out], [1, 1, 1], vec![Node::store("out", Expr::u32(0), Expr::u32(9))]);
+/// let program = Program::wrapped(
+///     vec![out],
+///     [1, 1, 1],
+///     vec![Node::store("out", Expr::u32(0), Expr::u32(9))],
+/// );
 /// assert!(program.validate().is_ok());
 /// ```
 #[derive(Clone)]

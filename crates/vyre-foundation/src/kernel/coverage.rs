@@ -221,7 +221,7 @@ fn leaves(block: &[Stmt]) -> bool {
 
 /// What a value is known to be.
 #[derive(Clone)]
-enum Known {
+enum KnownValue {
     X,
     Y,
     Width(Width),
@@ -244,12 +244,14 @@ enum Known {
     Guard(Vec<Guard>),
 }
 
-impl Known {
+impl KnownValue {
     /// Whether this is the end of the block of elements that starts at `x * width`.
     fn is_block_end(&self, of: Width) -> bool {
         match *self {
-            Known::BlockEnd(width) => width == of,
-            Known::Field { width, counter: None, field } => width == of && width == Width::Constant(field),
+            KnownValue::BlockEnd(width) => width == of,
+            KnownValue::Field { width, counter: None, field } => {
+                width == of && width == Width::Constant(field)
+            }
             _ => false,
         }
     }
@@ -290,7 +292,7 @@ impl Guard {
 
 struct Walk<'k> {
     kernel: &'k KernelBody,
-    known: HashMap<ValueId, Known>,
+    known: HashMap<ValueId, KnownValue>,
     /// The coverage at each point where an invocation ended.
     ends: Vec<Vec<Coverage>>,
 }
@@ -306,7 +308,7 @@ impl Walk<'_> {
             StmtKind::Def(value, def) => self.define(*value, def),
             StmtKind::Store { place: Place::Buffer(id), index, .. } => self.store(*id, *index, covered),
             StmtKind::If { condition, then, otherwise } => {
-                if let (Some(Known::Guard(guards)), []) = (self.known.get(condition), &otherwise[..]) {
+                if let (Some(KnownValue::Guard(guards)), []) = (self.known.get(condition), &otherwise[..]) {
                     return self.guarded(&guards.clone(), then, covered);
                 }
                 let mut other = covered.clone();
@@ -323,16 +325,16 @@ impl Walk<'_> {
                 let (count, known) = match [from, to, step].map(|value| self.known.get(value)) {
                     _ if leaves(body) => return self.any_rounds(body, covered),
                     [
-                        Some(Known::Width(Width::Constant(0))),
-                        Some(&Known::Width(count)),
-                        Some(Known::Width(Width::Constant(1))),
-                    ] => (count, Known::Steps(steps, 0)),
+                        Some(KnownValue::Width(Width::Constant(0))),
+                        Some(&KnownValue::Width(count)),
+                        Some(KnownValue::Width(Width::Constant(1))),
+                    ] => (count, KnownValue::Steps(steps, 0)),
                     [
-                        Some(&Known::Field { width, counter: None, field: 0 }),
+                        Some(&KnownValue::Field { width, counter: None, field: 0 }),
                         Some(to),
-                        Some(Known::Width(Width::Constant(1))),
+                        Some(KnownValue::Width(Width::Constant(1))),
                     ] if to.is_block_end(width) => {
-                        (width, Known::Field { width, counter: Some(steps), field: 0 })
+                        (width, KnownValue::Field { width, counter: Some(steps), field: 0 })
                     }
                     _ => return self.any_rounds(body, covered),
                 };
@@ -398,9 +400,9 @@ impl Walk<'_> {
             return;
         }
         let elements = match self.known.get(&index) {
-            Some(Known::X) => Elements::Own,
-            Some(Known::Own(width)) => Elements::OwnInRows(*width),
-            Some(&Known::Field { width, counter, field }) => match 1_u64.checked_shl(field) {
+            Some(KnownValue::X) => Elements::Own,
+            Some(KnownValue::Own(width)) => Elements::OwnInRows(*width),
+            Some(&KnownValue::Field { width, counter, field }) => match 1_u64.checked_shl(field) {
                 Some(fields) => Elements::Fields { width, counter, fields },
                 None => return,
             },
@@ -411,12 +413,14 @@ impl Walk<'_> {
 
     fn define(&mut self, value: ValueId, def: &Def) {
         let known = match def {
-            Def::Builtin(Builtin::InvocationId, 0) => Known::X,
-            Def::Builtin(Builtin::InvocationId, 1) => Known::Y,
-            Def::Const(Value::U32(width)) => Known::Width(Width::Constant(*width)),
+            Def::Builtin(Builtin::InvocationId, 0) => KnownValue::X,
+            Def::Builtin(Builtin::InvocationId, 1) => KnownValue::Y,
+            Def::Const(Value::U32(width)) => KnownValue::Width(Width::Constant(*width)),
             Def::Load { place: Place::Buffer(id), index, .. } if !self.kernel.buffer(*id).stored => {
                 match self.known.get(index) {
-                    Some(Known::Width(Width::Constant(index))) => Known::Width(Width::Element(*id, *index)),
+                    Some(KnownValue::Width(Width::Constant(index))) => {
+                        KnownValue::Width(Width::Element(*id, *index))
+                    }
                     Some(_) | None => return,
                 }
             }
@@ -432,7 +436,7 @@ impl Walk<'_> {
                     _ => return,
                 }
             }
-            Def::Len(id) => Known::Length(vec![*id]),
+            Def::Len(id) => KnownValue::Length(vec![*id]),
             Def::Const(_)
             | Def::Builtin(..)
             | Def::Load { .. }
@@ -454,45 +458,63 @@ fn reversed(op: Op) -> Option<Op> {
 }
 
 /// What an op gives for operands of which something is known.
-fn combined(op: Op, a: &Known, b: &Known) -> Option<Known> {
+fn combined(op: Op, a: &KnownValue, b: &KnownValue) -> Option<KnownValue> {
     Some(match (op, a, b) {
-        (Op::Mul, Known::Y, &Known::Width(width)) => Known::RowStart(width),
-        (Op::Mul, Known::X, &Known::Width(width)) => Known::Field { width, counter: None, field: 0 },
-        (Op::Shl, Known::X, Known::Width(Width::Constant(bits))) => {
-            Known::Field { width: Width::Constant(1_u32.checked_shl(*bits)?), counter: None, field: 0 }
+        (Op::Mul, KnownValue::Y, &KnownValue::Width(width)) => KnownValue::RowStart(width),
+        (Op::Mul, KnownValue::X, &KnownValue::Width(width)) => {
+            KnownValue::Field { width, counter: None, field: 0 }
         }
-        (Op::Mul, &Known::Steps(Counter { value, step: 1 }, 0), Known::Width(Width::Constant(step))) => {
-            Known::Steps(Counter { value, step: *step }, 0)
+        (Op::Shl, KnownValue::X, KnownValue::Width(Width::Constant(bits))) => {
+            KnownValue::Field { width: Width::Constant(1_u32.checked_shl(*bits)?), counter: None, field: 0 }
         }
-        (Op::Shl, &Known::Steps(Counter { value, step: 1 }, 0), Known::Width(Width::Constant(bits))) => {
-            Known::Steps(Counter { value, step: 1_u32.checked_shl(*bits)? }, 0)
+        (
+            Op::Mul,
+            &KnownValue::Steps(Counter { value, step: 1 }, 0),
+            KnownValue::Width(Width::Constant(step)),
+        ) => KnownValue::Steps(Counter { value, step: *step }, 0),
+        (
+            Op::Shl,
+            &KnownValue::Steps(Counter { value, step: 1 }, 0),
+            KnownValue::Width(Width::Constant(bits)),
+        ) => KnownValue::Steps(Counter { value, step: 1_u32.checked_shl(*bits)? }, 0),
+        (Op::Add, &KnownValue::RowStart(width), KnownValue::X) => KnownValue::Own(width),
+        (Op::Add, &KnownValue::Steps(counter, plus), KnownValue::Width(Width::Constant(more))) => {
+            KnownValue::Steps(counter, plus.checked_add(*more)?)
         }
-        (Op::Add, &Known::RowStart(width), Known::X) => Known::Own(width),
-        (Op::Add, &Known::Steps(counter, plus), Known::Width(Width::Constant(more))) => {
-            Known::Steps(counter, plus.checked_add(*more)?)
+        (Op::Add, &KnownValue::Field { width, counter, field }, KnownValue::Width(Width::Constant(more))) => {
+            KnownValue::Field { width, counter, field: field.checked_add(*more)? }
         }
-        (Op::Add, &Known::Field { width, counter, field }, Known::Width(Width::Constant(more))) => {
-            Known::Field { width, counter, field: field.checked_add(*more)? }
+        (Op::Add, &KnownValue::Field { width, counter: None, field: 0 }, &KnownValue::Width(more))
+            if more == width =>
+        {
+            KnownValue::BlockEnd(width)
         }
-        (Op::Add, &Known::Field { width, counter: None, field: 0 }, &Known::Width(more)) if more == width => {
-            Known::BlockEnd(width)
+        (Op::Add, &KnownValue::Field { width, counter: None, field }, &KnownValue::Steps(counter, plus)) => {
+            KnownValue::Field { width, counter: Some(counter), field: field.checked_add(plus)? }
         }
-        (Op::Add, &Known::Field { width, counter: None, field }, &Known::Steps(counter, plus)) => {
-            Known::Field { width, counter: Some(counter), field: field.checked_add(plus)? }
+        (Op::Min, KnownValue::Length(some), KnownValue::Length(others)) => {
+            KnownValue::Length([&some[..], others].concat())
         }
-        (Op::Min, Known::Length(some), Known::Length(others)) => Known::Length([&some[..], others].concat()),
-        (Op::Lt, Known::X, Known::Length(lengths)) => Known::Guard(vec![Guard::Below(lengths.clone())]),
-        (Op::Lt, Known::X, &Known::Width(width)) => Known::Guard(vec![Guard::Within(0, width)]),
-        (Op::Lt, Known::Y, &Known::Width(width)) => Known::Guard(vec![Guard::Within(1, width)]),
-        (Op::Lt, &Known::Own(width), Known::Length(lengths)) => {
-            Known::Guard(vec![Guard::OwnBelow(width, lengths.clone())])
+        (Op::Lt, KnownValue::X, KnownValue::Length(lengths)) => {
+            KnownValue::Guard(vec![Guard::Below(lengths.clone())])
+        }
+        (Op::Lt, KnownValue::X, &KnownValue::Width(width)) => {
+            KnownValue::Guard(vec![Guard::Within(0, width)])
+        }
+        (Op::Lt, KnownValue::Y, &KnownValue::Width(width)) => {
+            KnownValue::Guard(vec![Guard::Within(1, width)])
+        }
+        (Op::Lt, &KnownValue::Own(width), KnownValue::Length(lengths)) => {
+            KnownValue::Guard(vec![Guard::OwnBelow(width, lengths.clone())])
         }
         (
             Op::Lt,
-            &Known::Field { width: Width::Constant(count), counter: None, field },
-            Known::Length(lengths),
-        ) => Known::Guard(vec![Guard::FieldBelow { count, field, lengths: lengths.clone() }]),
-        (Op::And, Known::Guard(some), Known::Guard(others)) => Known::Guard([&some[..], others].concat()),
+            &KnownValue::Field { width: Width::Constant(count), counter: None, field },
+            KnownValue::Length(lengths),
+        ) => KnownValue::Guard(vec![Guard::FieldBelow { count, field, lengths: lengths.clone() }]),
+        (Op::And, KnownValue::Guard(some), KnownValue::Guard(others)) => {
+            KnownValue::Guard([&some[..], others].concat())
+        }
         _ => return None,
     })
 }

@@ -12,7 +12,7 @@ pub(crate) fn derive(kernel: &mut KernelBody) {
     for buffer in &mut kernel.buffers {
         (buffer.loaded, buffer.stored, buffer.atomic) = (false, false, false);
     }
-    let mut facts = Facts::default();
+    let mut facts = KernelFacts::default();
     let body = std::mem::take(&mut kernel.body);
     facts.block(kernel, &body);
     kernel.body = body;
@@ -110,7 +110,7 @@ fn has_trap(block: &[Stmt]) -> bool {
 }
 
 #[derive(Default)]
-struct Facts {
+struct KernelFacts {
     needs: Needs,
     ops: HashSet<Op>,
     atomics: HashSet<AtomicOp>,
@@ -118,7 +118,7 @@ struct Facts {
     shaped: bool,
 }
 
-impl Facts {
+impl KernelFacts {
     fn block(&mut self, kernel: &mut KernelBody, block: &[Stmt]) {
         for stmt in block {
             self.stmt(kernel, stmt);

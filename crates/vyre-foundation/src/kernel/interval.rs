@@ -364,7 +364,7 @@ impl fmt::Display for Interval {
 
 /// A relation that holds between two integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Order {
+pub(crate) enum Relation {
     Less,
     LessEqual,
     Greater,
@@ -373,54 +373,54 @@ pub(crate) enum Order {
     Different,
 }
 
-impl Order {
+impl Relation {
     /// The relation implied by a comparison that is true or false; `None` if the op is not a
     /// comparison.
-    pub(crate) fn of(op: Op, holds: bool) -> Option<Order> {
+    pub(crate) fn of(op: Op, holds: bool) -> Option<Relation> {
         let row = [
-            (Op::Lt, Order::Less, Order::GreaterEqual),
-            (Op::Le, Order::LessEqual, Order::Greater),
-            (Op::Gt, Order::Greater, Order::LessEqual),
-            (Op::Ge, Order::GreaterEqual, Order::Less),
-            (Op::Eq, Order::Equal, Order::Different),
-            (Op::Ne, Order::Different, Order::Equal),
+            (Op::Lt, Relation::Less, Relation::GreaterEqual),
+            (Op::Le, Relation::LessEqual, Relation::Greater),
+            (Op::Gt, Relation::Greater, Relation::LessEqual),
+            (Op::Ge, Relation::GreaterEqual, Relation::Less),
+            (Op::Eq, Relation::Equal, Relation::Different),
+            (Op::Ne, Relation::Different, Relation::Equal),
         ];
         row.into_iter().find(|row| row.0 == op).map(|row| if holds { row.1 } else { row.2 })
     }
 
     /// The relation with its operands exchanged.
-    pub(crate) fn mirrored(self) -> Order {
+    pub(crate) fn mirrored(self) -> Relation {
         match self {
-            Order::Less => Order::Greater,
-            Order::LessEqual => Order::GreaterEqual,
-            Order::Greater => Order::Less,
-            Order::GreaterEqual => Order::LessEqual,
-            Order::Equal | Order::Different => self,
+            Relation::Less => Relation::Greater,
+            Relation::LessEqual => Relation::GreaterEqual,
+            Relation::Greater => Relation::Less,
+            Relation::GreaterEqual => Relation::LessEqual,
+            Relation::Equal | Relation::Different => self,
         }
     }
 
     /// The relation as an operator.
     pub(crate) fn symbol(self) -> &'static str {
         match self {
-            Order::Less => "<",
-            Order::LessEqual => "<=",
-            Order::Greater => ">",
-            Order::GreaterEqual => ">=",
-            Order::Equal => "==",
-            Order::Different => "!=",
+            Relation::Less => "<",
+            Relation::LessEqual => "<=",
+            Relation::Greater => ">",
+            Relation::GreaterEqual => ">=",
+            Relation::Equal => "==",
+            Relation::Different => "!=",
         }
     }
 
     /// The possible values of the left operand.
     pub(crate) fn left(self, left: Interval, right: Interval) -> Interval {
         match self {
-            Order::Less => Interval::new(i128::MIN, right.high - 1),
-            Order::LessEqual => Interval::new(i128::MIN, right.high),
-            Order::Greater => Interval::new(right.low + 1, i128::MAX),
-            Order::GreaterEqual => Interval::new(right.low, i128::MAX),
-            Order::Equal => right,
+            Relation::Less => Interval::new(i128::MIN, right.high - 1),
+            Relation::LessEqual => Interval::new(i128::MIN, right.high),
+            Relation::Greater => Interval::new(right.low + 1, i128::MAX),
+            Relation::GreaterEqual => Interval::new(right.low, i128::MAX),
+            Relation::Equal => right,
             // Only an end of the interval can be excluded.
-            Order::Different => match right.single() {
+            Relation::Different => match right.single() {
                 Some(low) if low == left.low => Interval::new(low + 1, i128::MAX),
                 Some(high) if high == left.high => Interval::new(i128::MIN, high - 1),
                 Some(_) | None => left,

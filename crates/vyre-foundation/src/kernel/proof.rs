@@ -1,8 +1,8 @@
 //! Proofs that a launch completes: is every access that the code leaves unchecked in range?
 //!
 //! The lengths, uniforms and grid of a launch are known before it starts. A [`Proof`] is a small
-//! program that computes, for these values, the interval of every index: each [`Step`] fills one
-//! register with the possible values of an expression at a point of the kernel, over all
+//! program that computes, for these values, the interval of every index: each [`ProofStep`] fills
+//! one register with the possible values of an expression at a point of the kernel, over all
 //! invocations that get there. A launch runs the program once; if every [`Check`] holds, the code
 //! without checks is safe for that launch.
 //!
@@ -12,7 +12,7 @@
 //!
 //! The optimizer writes proofs (`optimize/range/prove.rs`).
 
-use super::interval::{Interval, Order, inverse, transfer};
+use super::interval::{Interval, Relation, inverse, transfer};
 use super::known::Named;
 use super::{BufferId, KernelBody};
 use crate::ir::Builtin;
@@ -26,7 +26,7 @@ use std::fmt;
 /// range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proof {
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ProofStep>,
     pub(crate) checks: Vec<Check>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) type Reg = u32;
 
 /// Computes an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Step {
+pub(crate) enum ProofStep {
     /// These values, in every launch.
     Within(Interval),
     /// A quantity that a launch knows; within the interval if it does not.
@@ -51,7 +51,7 @@ pub(crate) enum Step {
     /// The values in both.
     Both(Reg, Reg),
     /// The values of the first that have this relation to a value of the second.
-    Where(Reg, Order, Reg),
+    Where(Reg, Relation, Reg),
     /// The values of either.
     Either(Reg, Reg),
     /// 0 if every value of the first is one of the second, else 1.
@@ -124,19 +124,19 @@ impl Doubts {
 }
 
 /// Source of the quantities of a launch.
-pub(crate) trait Source {
+pub(crate) trait QuantitySource {
     /// The values of a quantity, if they are known.
     fn quantity(&mut self, quantity: Quantity) -> Option<Interval>;
 }
 
 /// The facts of a launch.
-pub(crate) struct Facts<'a> {
+pub(crate) struct LaunchFacts<'a> {
     pub(crate) launch: &'a Launch,
     /// An element of a read-only buffer; `None` if unknown.
     pub(crate) element: &'a mut dyn FnMut(BufferId, u32) -> Option<Value>,
 }
 
-impl Source for Facts<'_> {
+impl QuantitySource for LaunchFacts<'_> {
     fn quantity(&mut self, quantity: Quantity) -> Option<Interval> {
         let launch = self.launch;
         match quantity {
@@ -153,7 +153,8 @@ impl Source for Facts<'_> {
     }
 }
 
-/// Number of registers that need no allocation.
+/// Number of registers that need no allocation. The longest proof of the benchmarks and filetests
+/// has 51 steps (`filetests/bounds/signed_clamp.vyre`), that of `matmul` 48.
 const FEW: usize = 96;
 
 impl Proof {
@@ -168,7 +169,7 @@ impl Proof {
     }
 
     /// The accesses that are not proved in range for a launch.
-    pub(crate) fn fails(&self, facts: &mut Facts) -> Doubts {
+    pub(crate) fn fails(&self, facts: &mut LaunchFacts) -> Doubts {
         if self.checks.is_empty() {
             return Doubts::NONE;
         }
@@ -216,17 +217,17 @@ impl Check {
     }
 }
 
-impl Step {
+impl ProofStep {
     /// The interval, from the registers of the steps before.
-    pub(crate) fn evaluate(&self, registers: &[Interval], source: &mut dyn Source) -> Interval {
+    pub(crate) fn evaluate(&self, registers: &[Interval], source: &mut dyn QuantitySource) -> Interval {
         let get = |reg: Reg| registers[reg as usize];
         match *self {
-            Step::Within(interval) => interval,
-            Step::Launch(quantity, otherwise) => match source.quantity(quantity) {
+            ProofStep::Within(interval) => interval,
+            ProofStep::Launch(quantity, otherwise) => match source.quantity(quantity) {
                 Some(known) => known.both(otherwise),
                 None => otherwise,
             },
-            Step::Op { op, args, count, operand, result } => {
+            ProofStep::Op { op, args, count, operand, result } => {
                 let args = args.map(get);
                 match args[..count.into()].iter().any(|arg| arg.is_empty()) {
                     // An arm that is not possible leaves the other one.
@@ -235,28 +236,28 @@ impl Step {
                     false => transfer(op, &args[..count.into()], operand, result),
                 }
             }
-            Step::Difference(x, y) => {
+            ProofStep::Difference(x, y) => {
                 let (x, y) = (get(x), get(y));
                 x.unless_empty(y, || Interval::new((x.low - y.high).max(0), x.high - y.low))
             }
-            Step::Sum { x, y, limit } => {
+            ProofStep::Sum { x, y, limit } => {
                 let (x, y, limit) = (get(x), get(y), get(limit));
                 let sum = || Interval::new(x.low + y.low, (x.high + y.high).min(limit.high - 1));
                 x.unless_empty(y, || x.unless_empty(limit, sum))
             }
-            Step::Counter { from, to, step } => counter(get(from), get(to), get(step)),
-            Step::Both(x, y) => get(x).both(get(y)),
-            Step::Where(x, order, y) => {
+            ProofStep::Counter { from, to, step } => counter(get(from), get(to), get(step)),
+            ProofStep::Both(x, y) => get(x).both(get(y)),
+            ProofStep::Where(x, relation, y) => {
                 let (x, y) = (get(x), get(y));
-                x.unless_empty(y, || x.both(order.left(x, y)))
+                x.unless_empty(y, || x.both(relation.left(x, y)))
             }
-            Step::Either(x, y) => get(x).join(get(y)),
-            Step::Outside(x, y) => {
+            ProofStep::Either(x, y) => get(x).join(get(y)),
+            ProofStep::Outside(x, y) => {
                 let (x, y) = (get(x), get(y));
                 Interval::only(i128::from(!x.is_empty() && !x.within(y)))
             }
-            Step::If(x, y) => get(x).unless_empty(get(y), || get(x)),
-            Step::Argument { op, args, k, ty, of, result } => {
+            ProofStep::If(x, y) => get(x).unless_empty(get(y), || get(x)),
+            ProofStep::Argument { op, args, k, ty, of, result } => {
                 let (args, result) = (args.map(get), get(result));
                 let own = args[usize::from(k)];
                 match inverse(op, args, usize::from(k), [ty, of], result) {
@@ -269,17 +270,17 @@ impl Step {
 
     pub(crate) fn each_register(&mut self, mut visit: impl FnMut(&mut Reg)) {
         match self {
-            Step::Within(_) | Step::Launch(..) => {}
-            Step::Op { args, count, .. } => args[..usize::from(*count)].iter_mut().for_each(visit),
-            Step::Sum { x, y, limit } => [x, y, limit].into_iter().for_each(visit),
-            Step::Counter { from, to, step } => [from, to, step].into_iter().for_each(visit),
-            Step::Difference(x, y)
-            | Step::Both(x, y)
-            | Step::Either(x, y)
-            | Step::Outside(x, y)
-            | Step::Where(x, _, y)
-            | Step::If(x, y) => [x, y].into_iter().for_each(visit),
-            Step::Argument { args, result, .. } => {
+            ProofStep::Within(_) | ProofStep::Launch(..) => {}
+            ProofStep::Op { args, count, .. } => args[..usize::from(*count)].iter_mut().for_each(visit),
+            ProofStep::Sum { x, y, limit } => [x, y, limit].into_iter().for_each(visit),
+            ProofStep::Counter { from, to, step } => [from, to, step].into_iter().for_each(visit),
+            ProofStep::Difference(x, y)
+            | ProofStep::Both(x, y)
+            | ProofStep::Either(x, y)
+            | ProofStep::Outside(x, y)
+            | ProofStep::Where(x, _, y)
+            | ProofStep::If(x, y) => [x, y].into_iter().for_each(visit),
+            ProofStep::Argument { args, result, .. } => {
                 args.iter_mut().for_each(&mut visit);
                 visit(result);
             }
@@ -289,22 +290,23 @@ impl Step {
     /// Whether the step is empty if such registers are.
     fn is_empty_if(&self, empty: impl Fn(Reg) -> bool) -> bool {
         match *self {
-            Step::Within(_) | Step::Launch(..) | Step::Outside(..) => false,
-            Step::Either(x, y) => empty(x) && empty(y),
-            Step::Op { op: Op::Select, args, .. } => empty(args[0]),
-            Step::Op { args, count, .. } => args[..usize::from(count)].iter().any(|&arg| empty(arg)),
-            Step::Sum { x, y, limit } => empty(x) || empty(y) || empty(limit),
-            Step::Counter { from, to, step } => empty(from) || empty(to) || empty(step),
-            Step::Difference(x, y) | Step::Both(x, y) | Step::Where(x, _, y) | Step::If(x, y) => {
-                empty(x) || empty(y)
-            }
-            Step::Argument { args, k, .. } => empty(args[usize::from(k)]),
+            ProofStep::Within(_) | ProofStep::Launch(..) | ProofStep::Outside(..) => false,
+            ProofStep::Either(x, y) => empty(x) && empty(y),
+            ProofStep::Op { op: Op::Select, args, .. } => empty(args[0]),
+            ProofStep::Op { args, count, .. } => args[..usize::from(count)].iter().any(|&arg| empty(arg)),
+            ProofStep::Sum { x, y, limit } => empty(x) || empty(y) || empty(limit),
+            ProofStep::Counter { from, to, step } => empty(from) || empty(to) || empty(step),
+            ProofStep::Difference(x, y)
+            | ProofStep::Both(x, y)
+            | ProofStep::Where(x, _, y)
+            | ProofStep::If(x, y) => empty(x) || empty(y),
+            ProofStep::Argument { args, k, .. } => empty(args[usize::from(k)]),
         }
     }
 }
 
 /// Whether `reg` is empty whenever the earlier register `cause` is.
-pub(crate) fn is_empty_with(steps: &[Step], reg: Reg, cause: Reg) -> bool {
+pub(crate) fn is_empty_with(steps: &[ProofStep], reg: Reg, cause: Reg) -> bool {
     let mut empty = vec![false; steps.len()];
     empty[cause as usize] = true;
     for k in cause as usize + 1..=reg as usize {
@@ -346,27 +348,27 @@ impl fmt::Display for Named<'_, Proof> {
     }
 }
 
-impl fmt::Display for Named<'_, Step> {
+impl fmt::Display for Named<'_, ProofStep> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self.1 {
-            Step::Within(interval) => write!(f, "{interval}"),
-            Step::Launch(quantity, _) => Named(self.0, &quantity).fmt(f),
-            Step::Op { op, args, count, .. } => {
+            ProofStep::Within(interval) => write!(f, "{interval}"),
+            ProofStep::Launch(quantity, _) => Named(self.0, &quantity).fmt(f),
+            ProofStep::Op { op, args, count, .. } => {
                 f.write_str(op.row().name)?;
                 for (k, arg) in args[..usize::from(count)].iter().enumerate() {
                     write!(f, "{} p{arg}", if k == 0 { "" } else { "," })?;
                 }
                 Ok(())
             }
-            Step::Difference(x, y) => write!(f, "sub p{x}, p{y} if not negative"),
-            Step::Sum { x, y, limit } => write!(f, "add p{x}, p{y} if below p{limit}"),
-            Step::Counter { from, to, step } => write!(f, "counter p{from}..p{to} step p{step}"),
-            Step::Both(x, y) => write!(f, "p{x} and p{y}"),
-            Step::Where(x, order, y) => write!(f, "p{x} if {} p{y}", order.symbol()),
-            Step::Either(x, y) => write!(f, "p{x} or p{y}"),
-            Step::Outside(x, y) => write!(f, "p{x} is outside p{y}"),
-            Step::If(x, y) => write!(f, "p{x} if p{y}"),
-            Step::Argument { op, args, k, result, .. } => {
+            ProofStep::Difference(x, y) => write!(f, "sub p{x}, p{y} if not negative"),
+            ProofStep::Sum { x, y, limit } => write!(f, "add p{x}, p{y} if below p{limit}"),
+            ProofStep::Counter { from, to, step } => write!(f, "counter p{from}..p{to} step p{step}"),
+            ProofStep::Both(x, y) => write!(f, "p{x} and p{y}"),
+            ProofStep::Where(x, relation, y) => write!(f, "p{x} if {} p{y}", relation.symbol()),
+            ProofStep::Either(x, y) => write!(f, "p{x} or p{y}"),
+            ProofStep::Outside(x, y) => write!(f, "p{x} is outside p{y}"),
+            ProofStep::If(x, y) => write!(f, "p{x} if p{y}"),
+            ProofStep::Argument { op, args, k, result, .. } => {
                 let [x, y] = args;
                 write!(f, "p{} if {} p{x}, p{y} in p{result}", args[usize::from(k)], op.row().name)
             }

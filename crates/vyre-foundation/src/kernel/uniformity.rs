@@ -24,12 +24,12 @@ pub(crate) struct Divergence {
     /// The cause of the divergence, if it has a source position.
     pub(crate) cause: Option<Span>,
     /// The violated rule.
-    pub(crate) rule: Rule,
+    pub(crate) rule: UniformityRule,
 }
 
 /// What requires uniformity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rule {
+pub(crate) enum UniformityRule {
     /// A barrier.
     Barrier,
     /// A subgroup op.
@@ -41,9 +41,9 @@ pub(crate) enum Rule {
 /// Sets the uniformity of every value and returns the statements that violate a rule.
 pub(crate) fn analyze(kernel: &mut KernelBody) -> Vec<Divergence> {
     let mut walk = Walk {
-        values: vec![Scope::Workgroup; kernel.values.len()],
-        locals: vec![Scope::Workgroup; kernel.locals.len()],
-        arrays: vec![Scope::Workgroup; kernel.arrays.len()],
+        values: vec![UniformScope::Workgroup; kernel.values.len()],
+        locals: vec![UniformScope::Workgroup; kernel.locals.len()],
+        arrays: vec![UniformScope::Workgroup; kernel.arrays.len()],
         changed: true,
         divergences: Vec::new(),
         kernel,
@@ -54,15 +54,15 @@ pub(crate) fn analyze(kernel: &mut KernelBody) -> Vec<Divergence> {
         walk.divergences.clear();
         rounds += 1;
         if rounds == MAX_ROUNDS {
-            walk.locals.fill(Scope::Invocation);
-            walk.arrays.fill(Scope::Invocation);
+            walk.locals.fill(UniformScope::Invocation);
+            walk.arrays.fill(UniformScope::Invocation);
         }
         let body = &walk.kernel.body;
         walk.block(body, Control::default());
     }
     let (values, divergences) = (walk.values, walk.divergences);
     for (info, scope) in kernel.values.iter_mut().zip(values) {
-        info.uniform = scope == Scope::Workgroup;
+        info.uniform = scope == UniformScope::Workgroup;
     }
     divergences
 }
@@ -75,7 +75,7 @@ const MAX_ROUNDS: usize = 64;
 
 /// The group within which something is the same for all invocations, the smallest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Scope {
+enum UniformScope {
     Invocation,
     Subgroup,
     Workgroup,
@@ -93,18 +93,21 @@ struct Control {
 
 impl Control {
     /// The largest group whose invocations have not diverged.
-    fn scope(self) -> Scope {
+    fn scope(self) -> UniformScope {
         match (self.workgroup, self.subgroup) {
-            (_, Some(_)) => Scope::Invocation,
-            (Some(_), None) => Scope::Subgroup,
-            (None, None) => Scope::Workgroup,
+            (_, Some(_)) => UniformScope::Invocation,
+            (Some(_), None) => UniformScope::Subgroup,
+            (None, None) => UniformScope::Workgroup,
         }
     }
 
     /// This control under a condition that is uniform within `condition`.
-    fn and(self, condition: Scope, at: Option<Span>) -> Control {
-        let cause = |least: Scope| (condition < least).then_some(at);
-        self.or(Control { workgroup: cause(Scope::Workgroup), subgroup: cause(Scope::Subgroup) })
+    fn and(self, condition: UniformScope, at: Option<Span>) -> Control {
+        let cause = |least: UniformScope| (condition < least).then_some(at);
+        self.or(Control {
+            workgroup: cause(UniformScope::Workgroup),
+            subgroup: cause(UniformScope::Subgroup),
+        })
     }
 
     /// This control, diverging also where the other one does; the first cause wins.
@@ -141,15 +144,15 @@ impl Exits {
 
 struct Walk<'a> {
     kernel: &'a KernelBody,
-    values: Vec<Scope>,
-    locals: Vec<Scope>,
-    arrays: Vec<Scope>,
+    values: Vec<UniformScope>,
+    locals: Vec<UniformScope>,
+    arrays: Vec<UniformScope>,
     changed: bool,
     divergences: Vec<Divergence>,
 }
 
 impl Walk<'_> {
-    fn scope(&self, value: ValueId) -> Scope {
+    fn scope(&self, value: ValueId) -> UniformScope {
         self.values[value.index()]
     }
 
@@ -194,7 +197,7 @@ impl Walk<'_> {
             StmtKind::Break => return Exits { broke: control.placed(stmt.at), ..Exits::default() },
             StmtKind::Continue => return Exits { continued: control.placed(stmt.at), ..Exits::default() },
             StmtKind::Return => return Exits { returned: control.placed(stmt.at), ..Exits::default() },
-            StmtKind::Barrier => self.require(control.workgroup, stmt.at, Rule::Barrier),
+            StmtKind::Barrier => self.require(control.workgroup, stmt.at, UniformityRule::Barrier),
             StmtKind::Region { body, .. } => return self.block(body, control),
             StmtKind::Trap(_) => {}
         }
@@ -215,9 +218,10 @@ impl Walk<'_> {
     }
 
     fn define(&mut self, value: ValueId, def: &Def, at: Option<Span>, control: Control) {
-        let operands = def.operands().map(|operand| self.scope(operand)).min().unwrap_or(Scope::Workgroup);
+        let operands =
+            def.operands().map(|operand| self.scope(operand)).min().unwrap_or(UniformScope::Workgroup);
         let scope = match def {
-            Def::Const(_) | Def::Len(_) => Scope::Workgroup,
+            Def::Const(_) | Def::Len(_) => UniformScope::Workgroup,
             Def::Get(local) => self.locals[local.index()],
             Def::Op(..) => operands,
             Def::Load { place: Place::Array(array), .. } => operands.min(self.arrays[array.index()]),
@@ -226,19 +230,23 @@ impl Walk<'_> {
                 match buffer.decl.access {
                     Access::Read | Access::Uniform => operands,
                     Access::Workgroup if buffer.broadcast => operands,
-                    Access::ReadWrite | Access::Output | Access::Workgroup => Scope::Invocation,
+                    Access::ReadWrite | Access::Output | Access::Workgroup => UniformScope::Invocation,
                 }
             }
             Def::Builtin(builtin, _) => match builtin {
-                Builtin::WorkgroupId | Builtin::GridSize | Builtin::WorkgroupSize => Scope::Workgroup,
-                Builtin::InvocationId | Builtin::LocalId => Scope::Invocation,
+                Builtin::WorkgroupId | Builtin::GridSize | Builtin::WorkgroupSize => UniformScope::Workgroup,
+                Builtin::InvocationId | Builtin::LocalId => UniformScope::Invocation,
             },
-            Def::Atomic { .. } => Scope::Invocation,
+            Def::Atomic { .. } => UniformScope::Invocation,
             Def::Subgroup(op, args) => {
-                self.require(control.subgroup, at, Rule::Subgroup);
-                let lane = args.get(1).map_or(Scope::Workgroup, |&lane| self.scope(lane));
-                if *op == SubgroupOp::Broadcast && lane < Scope::Subgroup {
-                    self.divergences.push(Divergence { at, cause: None, rule: Rule::BroadcastLane });
+                self.require(control.subgroup, at, UniformityRule::Subgroup);
+                let lane = args.get(1).map_or(UniformScope::Workgroup, |&lane| self.scope(lane));
+                if *op == SubgroupOp::Broadcast && lane < UniformScope::Subgroup {
+                    self.divergences.push(Divergence {
+                        at,
+                        cause: None,
+                        rule: UniformityRule::BroadcastLane,
+                    });
                 }
                 exchanged(*op, lane)
             }
@@ -246,17 +254,17 @@ impl Walk<'_> {
         self.assume(value, scope);
     }
 
-    fn require(&mut self, cause: Cause, at: Option<Span>, rule: Rule) {
+    fn require(&mut self, cause: Cause, at: Option<Span>, rule: UniformityRule) {
         if let Some(cause) = cause {
             self.divergences.push(Divergence { at, cause, rule });
         }
     }
 
-    fn assume(&mut self, value: ValueId, scope: Scope) {
+    fn assume(&mut self, value: ValueId, scope: UniformScope) {
         self.limit(scope, |walk| &mut walk.values[value.index()]);
     }
 
-    fn limit(&mut self, scope: Scope, belief: impl FnOnce(&mut Self) -> &mut Scope) {
+    fn limit(&mut self, scope: UniformScope, belief: impl FnOnce(&mut Self) -> &mut UniformScope) {
         let belief = belief(self);
         if scope < *belief {
             *belief = scope;
@@ -267,13 +275,13 @@ impl Walk<'_> {
 
 /// The group within which the result of a subgroup op is uniform, if its second operand is uniform
 /// within `lane`.
-fn exchanged(op: SubgroupOp, lane: Scope) -> Scope {
+fn exchanged(op: SubgroupOp, lane: UniformScope) -> UniformScope {
     match op {
-        SubgroupOp::Size | SubgroupOp::Count => Scope::Workgroup,
+        SubgroupOp::Size | SubgroupOp::Count => UniformScope::Workgroup,
         SubgroupOp::Id | SubgroupOp::Ballot | SubgroupOp::Broadcast | SubgroupOp::Reduce(_) => {
-            Scope::Subgroup
+            UniformScope::Subgroup
         }
-        SubgroupOp::Shuffle => lane.min(Scope::Subgroup),
-        SubgroupOp::Lane | SubgroupOp::Inclusive(_) | SubgroupOp::Exclusive(_) => Scope::Invocation,
+        SubgroupOp::Shuffle => lane.min(UniformScope::Subgroup),
+        SubgroupOp::Lane | SubgroupOp::Inclusive(_) | SubgroupOp::Exclusive(_) => UniformScope::Invocation,
     }
 }

@@ -1,9 +1,9 @@
 //! Rewrites kernels into forms that a target supports.
 //!
 //! An emitter translates each statement directly. Constructs that a target lacks are first
-//! rewritten into simpler ones, by passes that the target requests ([`Wanted`]); each is a function
-//! over the kernel's body in its own file. They run after the optimizer, which handles the original
-//! forms better, and keep results bit-identical.
+//! rewritten into simpler ones, by passes that the target requests ([`WantedPasses`]); each is a
+//! function over the kernel's body in its own file. They run after the optimizer, which handles the
+//! original forms better, and keep results bit-identical.
 
 pub(crate) mod exits;
 mod half_floats;
@@ -18,7 +18,7 @@ use crate::types::{Value, ValueType};
 
 /// The passes that a target requests; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedPasses {
     /// The steps that counted loops can have.
     pub steps: Steps,
     /// Whether a store to a float buffer copies bits, so that a stored NaN must be canonical.
@@ -43,10 +43,10 @@ pub enum Steps {
     One,
 }
 
-impl Wanted {
+impl WantedPasses {
     /// The passes with these names, as used in filetests; `None` if a name is unknown.
-    pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Wanted> {
-        let mut wanted = Wanted::default();
+    pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<WantedPasses> {
+        let mut wanted = WantedPasses::default();
         for name in names {
             match name {
                 "trip-counts" => wanted.steps = Steps::One,
@@ -64,15 +64,16 @@ impl Wanted {
 /// Rewrites the kernel into the forms that the target wants; the results stay bit-identical.
 ///
 /// ```
-/// use vyre_foundation::legalise::{Steps, Wanted, legalise};
+/// use vyre_foundation::legalise::{Steps, WantedPasses, legalise};
 /// let program = vyre_foundation::text::parse(
 ///     "kernel k(y: output u32[8]) { region \"r\" { for i in 0..8 step 2 { y[i] = i } } }",
 /// )?;
-/// let kernel = legalise(&program.validate()?, &Wanted { steps: Steps::One, ..Wanted::default() });
+/// let wanted = WantedPasses { steps: Steps::One, ..WantedPasses::default() };
+/// let kernel = legalise(&program.validate()?, &wanted);
 /// assert!(kernel.to_string().contains("for "), "{kernel}");
 /// # Ok::<(), vyre_foundation::diagnostics::Diagnostics>(())
 /// ```
-pub fn legalise(kernel: &Kernel, wanted: &Wanted) -> Kernel {
+pub fn legalise(kernel: &Kernel, wanted: &WantedPasses) -> Kernel {
     let trip_counts = trip_counts::is_needed(kernel, wanted.steps);
     let nan_stores = wanted.nan_stores && nan_stores::is_needed(kernel);
     let half_floats = wanted.half_floats && half_floats::is_needed(kernel);

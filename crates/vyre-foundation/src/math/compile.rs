@@ -46,13 +46,13 @@ pub struct Expansion {
     /// The variables that the code assigns more than once.
     pub locals: Vec<Local>,
     /// The code.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ExpansionStep>,
 }
 
 /// A step of an expansion: a statement of a [`Kernel`](crate::kernel::Kernel) that neither accesses
 /// memory nor loops.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum ExpansionStep {
     /// Computes a value.
     Define(ValueId, Compute),
     /// Assigns a local.
@@ -62,9 +62,9 @@ pub enum Step {
         /// A `bool`.
         condition: ValueId,
         /// Runs where the condition is true.
-        then: Vec<Step>,
+        then: Vec<ExpansionStep>,
         /// Runs where the condition is false.
-        otherwise: Vec<Step>,
+        otherwise: Vec<ExpansionStep>,
     },
 }
 
@@ -108,12 +108,12 @@ impl Expansion {
     }
 }
 
-fn collect_ops(steps: &[Step], ops: &mut Vec<Op>) {
+fn collect_ops(steps: &[ExpansionStep], ops: &mut Vec<Op>) {
     for step in steps {
         match step {
-            Step::Define(_, Compute::Op(op, _)) => ops.push(*op),
-            Step::Define(_, Compute::Const(_) | Compute::Get(_)) | Step::Set(..) => {}
-            Step::If { then, otherwise, .. } => {
+            ExpansionStep::Define(_, Compute::Op(op, _)) => ops.push(*op),
+            ExpansionStep::Define(_, Compute::Const(_) | Compute::Get(_)) | ExpansionStep::Set(..) => {}
+            ExpansionStep::If { then, otherwise, .. } => {
                 collect_ops(then, ops);
                 collect_ops(otherwise, ops);
             }
@@ -183,7 +183,7 @@ impl Cutter<'_> {
         number
     }
 
-    fn steps(&mut self, body: &[Stmt]) -> Vec<Step> {
+    fn steps(&mut self, body: &[Stmt]) -> Vec<ExpansionStep> {
         let mut steps = Vec::new();
         for stmt in body {
             self.step(&stmt.kind, &mut steps);
@@ -191,30 +191,30 @@ impl Cutter<'_> {
         steps
     }
 
-    fn step(&mut self, stmt: &StmtKind, steps: &mut Vec<Step>) {
+    fn step(&mut self, stmt: &StmtKind, steps: &mut Vec<ExpansionStep>) {
         match stmt {
             StmtKind::Def(value, Def::Const(constant)) => {
-                steps.push(Step::Define(self.define(*value), Compute::Const(*constant)));
+                steps.push(ExpansionStep::Define(self.define(*value), Compute::Const(*constant)));
             }
             StmtKind::Def(value, Def::Get(local)) => {
-                steps.push(Step::Define(self.define(*value), Compute::Get(*local)));
+                steps.push(ExpansionStep::Define(self.define(*value), Compute::Get(*local)));
             }
             StmtKind::Def(value, Def::Op(op, operands)) => {
                 let mut operands = *operands;
                 operands.iter_mut().for_each(|operand| *operand = self.numbers[operand]);
-                steps.push(Step::Define(self.define(*value), Compute::Op(*op, operands)));
+                steps.push(ExpansionStep::Define(self.define(*value), Compute::Op(*op, operands)));
             }
             StmtKind::Def(value, Def::Load { place: Place::Buffer(BufferId(buffer)), .. }) => {
                 self.inputs[*buffer as usize] = Some(self.define(*value));
             }
             // The index of the element; only the loads and the store read it.
             StmtKind::Def(_, Def::Builtin(..)) => {}
-            StmtKind::Set(local, value) => steps.push(Step::Set(*local, self.numbers[value])),
+            StmtKind::Set(local, value) => steps.push(ExpansionStep::Set(*local, self.numbers[value])),
             StmtKind::Store { value, .. } => self.result = Some(self.numbers[value]),
             StmtKind::If { condition, then, otherwise } => {
                 let condition = self.numbers[condition];
                 let (then, otherwise) = (self.steps(then), self.steps(otherwise));
-                steps.push(Step::If { condition, then, otherwise });
+                steps.push(ExpansionStep::If { condition, then, otherwise });
             }
             StmtKind::Region { body, .. } => steps.extend(self.steps(body)),
             StmtKind::Def(_, Def::Load { .. } | Def::Len(_) | Def::Atomic { .. } | Def::Subgroup(..))

@@ -1,6 +1,6 @@
 //! Replaces ops that have an expansion with their code.
 
-use super::compile::{Compute, Expansion, Step, expansion};
+use super::compile::{Compute, Expansion, ExpansionStep, expansion};
 use crate::kernel::{
     Def, Kernel, KernelBody, Local, LocalId, Operands, Stmt, StmtKind, ValueId, ValueInfo, facts, uniformity,
 };
@@ -86,7 +86,12 @@ impl Expander<'_> {
 
     /// Allocates ids for a copy of the expansion: parameters map to the operands, the result to
     /// `result`, all else is new.
-    fn begin(&mut self, expansion: &'static Expansion, result: ValueId, operands: &[ValueId]) -> Copy {
+    fn begin(
+        &mut self,
+        expansion: &'static Expansion,
+        result: ValueId,
+        operands: &[ValueId],
+    ) -> ExpansionCopy {
         let uniform = operands.iter().all(|operand| self.values[operand.index()].uniform);
         let mut values = operands.to_vec();
         for (number, ty) in expansion.values.iter().enumerate().skip(operands.len()) {
@@ -99,17 +104,17 @@ impl Expander<'_> {
         }
         let first_local = self.locals.len() as u32;
         self.locals.extend(expansion.locals.iter().cloned());
-        Copy { values, first_local }
+        ExpansionCopy { values, first_local }
     }
 }
 
 /// The ids of one copy of an expansion.
-struct Copy {
+struct ExpansionCopy {
     values: Vec<ValueId>,
     first_local: u32,
 }
 
-impl Copy {
+impl ExpansionCopy {
     fn value(&self, id: ValueId) -> ValueId {
         self.values[id.index()]
     }
@@ -118,25 +123,25 @@ impl Copy {
         LocalId(self.first_local + id.0)
     }
 
-    fn stmts(&mut self, expander: &mut Expander, steps: &[Step]) -> Vec<Stmt> {
+    fn stmts(&mut self, expander: &mut Expander, steps: &[ExpansionStep]) -> Vec<Stmt> {
         steps.iter().map(|step| Stmt { kind: self.stmt(expander, step), at: None }).collect()
     }
 
-    fn stmt(&mut self, expander: &mut Expander, step: &Step) -> StmtKind {
+    fn stmt(&mut self, expander: &mut Expander, step: &ExpansionStep) -> StmtKind {
         match step {
-            Step::Define(id, Compute::Const(constant)) => {
+            ExpansionStep::Define(id, Compute::Const(constant)) => {
                 expander.values[self.value(*id).index()].uniform = true;
                 StmtKind::Def(self.value(*id), Def::Const(*constant))
             }
-            Step::Define(id, Compute::Get(local)) => {
+            ExpansionStep::Define(id, Compute::Get(local)) => {
                 StmtKind::Def(self.value(*id), Def::Get(self.local(*local)))
             }
-            Step::Define(id, Compute::Op(op, operands)) => {
+            ExpansionStep::Define(id, Compute::Op(op, operands)) => {
                 let operands: Vec<ValueId> = operands.iter().map(|operand| self.value(*operand)).collect();
                 StmtKind::Def(self.value(*id), Def::Op(*op, Operands::new(&operands)))
             }
-            Step::Set(local, value) => StmtKind::Set(self.local(*local), self.value(*value)),
-            Step::If { condition, then, otherwise } => StmtKind::If {
+            ExpansionStep::Set(local, value) => StmtKind::Set(self.local(*local), self.value(*value)),
+            ExpansionStep::If { condition, then, otherwise } => StmtKind::If {
                 condition: self.value(*condition),
                 then: self.stmts(expander, then),
                 otherwise: self.stmts(expander, otherwise),

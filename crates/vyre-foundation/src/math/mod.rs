@@ -14,7 +14,7 @@ mod compile;
 mod expand;
 mod source;
 
-pub use compile::{Compute, Expansion, Step, expansion};
+pub use compile::{Compute, Expansion, ExpansionStep, expansion};
 pub use expand::expand;
 pub(crate) use expand::expand_ops;
 pub use source::fingerprint;
@@ -29,7 +29,7 @@ pub(crate) fn evaluate(op: Op, args: &[Value]) -> Option<Value> {
     let types: SmallVec<[ValueType; 4]> = args.iter().map(|arg| arg.ty()).collect();
     op.row().signature.result(&types)?;
     let expansion = expansion(op, types[0])?;
-    let mut state = State {
+    let mut state = Evaluation {
         values: vec![Value::Bool(false); expansion.values.len()],
         locals: vec![Value::Bool(false); expansion.locals.len()],
     };
@@ -42,22 +42,24 @@ pub(crate) fn evaluate(op: Op, args: &[Value]) -> Option<Value> {
 
 /// The values and locals of one evaluation. Each is set before it is read, so the initial contents
 /// do not matter.
-struct State {
+struct Evaluation {
     values: Vec<Value>,
     locals: Vec<Value>,
 }
 
-impl State {
+impl Evaluation {
     fn value(&self, id: ValueId) -> Value {
         self.values[id.index()]
     }
 
-    fn run(&mut self, steps: &[Step]) {
+    fn run(&mut self, steps: &[ExpansionStep]) {
         for step in steps {
             match step {
-                Step::Define(id, compute) => self.values[id.index()] = self.compute(compute),
-                Step::Set(LocalId(local), value) => self.locals[*local as usize] = self.value(*value),
-                Step::If { condition, then, otherwise } => {
+                ExpansionStep::Define(id, compute) => self.values[id.index()] = self.compute(compute),
+                ExpansionStep::Set(LocalId(local), value) => {
+                    self.locals[*local as usize] = self.value(*value)
+                }
+                ExpansionStep::If { condition, then, otherwise } => {
                     let holds = self.value(*condition) == Value::Bool(true);
                     self.run(if holds { then } else { otherwise });
                 }

@@ -23,8 +23,8 @@ pub(super) fn function_name(op: Op, ty: ValueType) -> Cow<'static, str> {
 /// The BLAKE3 hash, in hex, of the code that defines the op on operands of type `ty`; `None` for an
 /// op without an expansion.
 ///
-/// It covers the op's function and its transitive callees, without comments and spaces, so that
-/// only a change that can affect results affects the hash.
+/// It covers the op's function and its transitive callees, without comments, spaces and empty
+/// lines, so that only a change that can affect results affects the hash.
 ///
 /// ```
 /// use vyre_foundation::{math, ops::Op, types::ValueType};
@@ -82,8 +82,11 @@ fn functions_of(text: &'static str) -> Vec<(&'static str, &'static str)> {
 fn stripped(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     for line in text.lines() {
+        let before = code.len();
         code.extend(line.split("//").next().unwrap_or("").split_whitespace());
-        code.push('\n');
+        if code.len() > before {
+            code.push('\n');
+        }
     }
     code
 }

@@ -9,7 +9,7 @@
 //! Validation guarantees that calls terminate and that inlined bodies nest no deeper than the block
 //! limit.
 
-use super::{Names, block_nodes, expr_nodes};
+use super::{FreeNames, block_nodes, expr_nodes};
 use crate::ir::{Block, Expr, Function, Name, Node, Program, SourceMap, Span, rewrite_expr, telling};
 use crate::types::Value;
 use hashbrown::{HashMap, HashSet};
@@ -32,7 +32,7 @@ pub(super) fn inline(program: &Program) -> Option<Program> {
             tree: Vec::new(),
             ..program.source().cloned().unwrap_or_default()
         },
-        prefix: Names::new(program).buffer,
+        prefix: FreeNames::new(program).buffer,
         counter: 0,
         names: None,
     };

@@ -5,7 +5,7 @@ use crate::types::{Value, ValueType};
 
 /// A distinguished value of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Element {
+pub enum SpecialValue {
     /// 0, `+0.0` or `false`.
     Zero,
     /// `-0.0`; floats only.
@@ -22,8 +22,8 @@ pub enum Element {
     Nan,
 }
 
-impl Element {
-    /// The element as a value of type `ty`, if the type has it.
+impl SpecialValue {
+    /// This value of type `ty`, if the type has it.
     pub fn of(self, ty: ValueType) -> Option<Value> {
         let float = |x32: f32, x64: f64| match ty {
             ValueType::F32 => Some(Value::F32(x32)),
@@ -40,13 +40,13 @@ impl Element {
             ValueType::F64 => Value::F64(if least { f64::NEG_INFINITY } else { f64::INFINITY }),
         };
         match self {
-            Element::Zero => Some(Value::zero(ty)),
-            Element::NegativeZero => float(-0.0, -0.0),
-            Element::One => Some(Value::one(ty)),
-            Element::AllOnes => (!ty.is_float()).then(|| Value::from_bits(ty, u64::MAX)),
-            Element::Least => Some(integer(true)),
-            Element::Greatest => Some(integer(false)),
-            Element::Nan => float(f32::NAN, f64::NAN).map(Value::canonical),
+            SpecialValue::Zero => Some(Value::zero(ty)),
+            SpecialValue::NegativeZero => float(-0.0, -0.0),
+            SpecialValue::One => Some(Value::one(ty)),
+            SpecialValue::AllOnes => (!ty.is_float()).then(|| Value::from_bits(ty, u64::MAX)),
+            SpecialValue::Least => Some(integer(true)),
+            SpecialValue::Greatest => Some(integer(false)),
+            SpecialValue::Nan => float(f32::NAN, f64::NAN).map(Value::canonical),
         }
     }
 }
@@ -65,15 +65,15 @@ pub enum Law {
     /// `f(f(x)) = f(x)`.
     Projection,
     /// `f(e, x) = x`.
-    LeftIdentity(Element),
+    LeftIdentity(SpecialValue),
     /// `f(x, e) = x`.
-    RightIdentity(Element),
+    RightIdentity(SpecialValue),
     /// `f(e, x) = e`.
-    LeftAbsorbing(Element),
+    LeftAbsorbing(SpecialValue),
     /// `f(x, e) = e`.
-    RightAbsorbing(Element),
+    RightAbsorbing(SpecialValue),
     /// `f(x, x) = e`.
-    SelfGives(Element),
+    SelfGives(SpecialValue),
 }
 
 impl Law {
@@ -94,16 +94,16 @@ impl Law {
     }
 }
 
-impl Element {
+impl SpecialValue {
     fn describe(self) -> &'static str {
         match self {
-            Element::Zero => "0",
-            Element::NegativeZero => "-0.0",
-            Element::One => "1",
-            Element::AllOnes => "all ones",
-            Element::Least => "least",
-            Element::Greatest => "greatest",
-            Element::Nan => "NaN",
+            SpecialValue::Zero => "0",
+            SpecialValue::NegativeZero => "-0.0",
+            SpecialValue::One => "1",
+            SpecialValue::AllOnes => "all ones",
+            SpecialValue::Least => "least",
+            SpecialValue::Greatest => "greatest",
+            SpecialValue::Nan => "NaN",
         }
     }
 }

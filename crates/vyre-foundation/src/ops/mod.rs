@@ -15,7 +15,7 @@ mod table;
 
 pub use eval::eval;
 pub use id::{OpId, all_op_ids};
-pub use laws::{Element, Law};
+pub use laws::{Law, SpecialValue};
 pub use signature::{Class, Signature};
 pub use table::{
     AtomicOp, AtomicRow, Combine, Op, OpRow, Spelling, SubgroupOp, SubgroupRow, WorkgroupOp, WorkgroupRow,

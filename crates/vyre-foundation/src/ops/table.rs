@@ -1,11 +1,11 @@
 //! The op tables.
 
 use super::id::OpId;
-use super::laws::Element::{AllOnes, Greatest, Least, Nan, NegativeZero, One, Zero};
 use super::laws::Law::{
     self, Associative, Commutative, Idempotent, Involution, LeftAbsorbing, LeftIdentity, Projection,
     RightAbsorbing, RightIdentity, SelfGives,
 };
+use super::laws::SpecialValue::{AllOnes, Greatest, Least, Nan, NegativeZero, One, Zero};
 use super::signature::{
     Class::{Any, Bits, F32, Float, Integer, Number, U32},
     Signature::{

@@ -29,14 +29,14 @@ pub(crate) fn run(body: &mut KernelBody) {
 }
 
 /// A computation in canonical form, and the version of the memory that it reads.
-type Key = (Def, u32);
+type ComputationKey = (Def, u32);
 
 struct Walk<'a> {
     body: &'a mut KernelBody,
     names: Names,
-    known: HashMap<Key, ValueId>,
+    known: HashMap<ComputationKey, ValueId>,
     /// The keys that the open blocks added to `known`.
-    added: Vec<Key>,
+    added: Vec<ComputationKey>,
     /// Per buffer, then per array.
     versions: Vec<u32>,
     next_version: u32,
@@ -73,7 +73,7 @@ impl Walk<'_> {
         None
     }
 
-    fn key(&self, def: &Def) -> Option<Key> {
+    fn key(&self, def: &Def) -> Option<ComputationKey> {
         match def {
             Def::Const(_) | Def::Len(_) | Def::Builtin(..) => Some((def.clone(), 0)),
             Def::Op(op, operands) => Some((self.ordered(*op, *operands), 0)),

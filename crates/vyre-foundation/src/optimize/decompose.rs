@@ -7,10 +7,10 @@
 
 mod fma;
 
-use super::rewrite::{Emitter, Outcome, rewrite};
+use super::rewrite::{Emitter, RuleOutcome, rewrite};
 use super::target::Target;
 use crate::kernel::{Def, KernelBody, ValueId};
-use crate::ops::{Element, Op};
+use crate::ops::{Op, SpecialValue};
 use crate::types::{Value, ValueType};
 
 /// Replaces the ops that the target lacks.
@@ -19,22 +19,22 @@ pub(super) fn run(body: &mut KernelBody, target: &Target) {
         return;
     }
     rewrite(body, &mut |emitter, _, def| {
-        let Def::Op(op, operands) = def else { return Outcome::Def(def) };
-        let mut sequence = Sequence { emitter, target };
+        let Def::Op(op, operands) = def else { return RuleOutcome::Def(def) };
+        let mut sequence = SequenceEmitter { emitter, target };
         match target.lacks(op).then(|| sequence.expand(op, &operands)).flatten() {
-            Some(value) => Outcome::Value(value),
-            None => Outcome::Def(Def::Op(op, operands)),
+            Some(value) => RuleOutcome::Value(value),
+            None => RuleOutcome::Def(Def::Op(op, operands)),
         }
     });
 }
 
 /// Emits sequences before the op that they replace.
-struct Sequence<'a, 'b, 'c> {
+struct SequenceEmitter<'a, 'b, 'c> {
     emitter: &'a mut Emitter<'b>,
     target: &'c Target,
 }
 
-impl Sequence<'_, '_, '_> {
+impl SequenceEmitter<'_, '_, '_> {
     /// Computes the op's result without the op; `None` if there is no exact sequence.
     fn expand(&mut self, op: Op, operands: &[ValueId]) -> Option<ValueId> {
         let x = operands[0];
@@ -348,7 +348,7 @@ impl Sequence<'_, '_, '_> {
 
     fn is_infinite(&mut self, x: ValueId) -> ValueId {
         let size = self.op(Op::Abs, &[x]);
-        let infinity = match Element::Greatest.of(self.ty(x)) {
+        let infinity = match SpecialValue::Greatest.of(self.ty(x)) {
             Some(infinity) => self.emitter.emit_constant(infinity),
             None => unreachable!("every type has a greatest value"),
         };

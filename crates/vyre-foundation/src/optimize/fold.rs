@@ -1,6 +1,6 @@
 //! Constant folding: evaluates expressions of constants with the shared evaluator.
 
-use super::rewrite::{Emitter, Outcome, rewrite};
+use super::rewrite::{Emitter, RuleOutcome, rewrite};
 use super::target::Assume;
 use super::walk::fixed_len;
 use crate::ir::Builtin;
@@ -11,7 +11,7 @@ use crate::types::Value;
 /// Folds every definition whose operands are constants.
 pub(crate) fn run(body: &mut KernelBody, assume: &Assume) {
     rewrite(body, &mut |emitter, _, def| {
-        Outcome::Def(match folded(emitter, &def, assume) {
+        RuleOutcome::Def(match folded(emitter, &def, assume) {
             Some(constant) => Def::Const(constant),
             None => def,
         })

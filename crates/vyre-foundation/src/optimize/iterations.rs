@@ -12,7 +12,7 @@
 mod progress;
 
 use super::walk::each_stmt;
-use crate::kernel::interval::{Interval, Order, transfer};
+use crate::kernel::interval::{Interval, Relation, transfer};
 use crate::kernel::{BufferId, Def, KernelBody, LocalId, Place, Stmt, StmtKind, ValueId};
 use crate::launch::Launch;
 use crate::ops::{Op, SubgroupOp};
@@ -87,7 +87,7 @@ const MOST_PARTS: usize = 32;
 const MOST_ELEMENTS: i128 = 1024;
 
 /// A relation between two values.
-type Fact = (Order, [ValueId; 2]);
+type Fact = (Relation, [ValueId; 2]);
 
 struct Walk<'a> {
     kernel: &'a KernelBody,
@@ -313,8 +313,8 @@ impl<'a> Walk<'a> {
         for _ in 0..MOST_PARTS {
             let Some((part, holds)) = parts.pop() else { break };
             let Some(Def::Op(op, operands)) = self.definitions[part.index()] else { continue };
-            if let Some(order) = Order::of(*op, holds) {
-                facts.push((order, [operands[0], operands[1]]));
+            if let Some(relation) = Relation::of(*op, holds) {
+                facts.push((relation, [operands[0], operands[1]]));
             } else if *op == Op::Not {
                 parts.push((operands[0], !holds));
             } else if *op == if holds { Op::And } else { Op::Or } {
@@ -326,11 +326,11 @@ impl<'a> Walk<'a> {
 
     /// Records that a condition is true or false.
     fn narrow(&mut self, condition: ValueId, holds: bool) {
-        for (order, [x, y]) in self.implied(condition, holds) {
+        for (relation, [x, y]) in self.implied(condition, holds) {
             if self.kernel.ty(x).is_integer() {
                 let [x_range, y_range] = [x, y].map(|operand| self.ranges[operand.index()]);
-                self.restrict(x, order.left(x_range, y_range));
-                self.restrict(y, order.mirrored().left(y_range, x_range));
+                self.restrict(x, relation.left(x_range, y_range));
+                self.restrict(y, relation.mirrored().left(y_range, x_range));
             }
         }
     }

@@ -73,8 +73,8 @@ passes! {
     Fold "fold";
     /// Applies the op table's algebraic laws and rules between ops.
     Simplify "simplify";
-    /// Removes branches and loops decided by constants, and unreachable statements; turns exits from
-    /// the middle of a block into branches.
+    /// Removes branches and loops decided by constants, and unreachable statements; turns exits
+    /// from the middle of a block into branches.
     Control "control";
     /// Eliminates common subexpressions.
     Cse "cse";

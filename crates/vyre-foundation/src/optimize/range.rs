@@ -18,7 +18,7 @@ use super::rewrite::Names;
 use super::target::Assume;
 use super::walk::{ends, fixed_len};
 use crate::ir::{Builtin, Span};
-use crate::kernel::interval::{Interval, Order as Relation, transfer};
+use crate::kernel::interval::{Interval, Relation, transfer};
 use crate::kernel::proof::Reg;
 use crate::kernel::{
     BufferId, Def, KernelBody, KernelDomain, Known, LocalId, Operands, Place, Stmt, StmtKind, ValueId,
@@ -26,7 +26,7 @@ use crate::kernel::{
 use crate::ops::{Op, Signature, SubgroupOp};
 use crate::types::{Value, ValueType};
 use hashbrown::HashMap;
-use prove::Writer;
+use prove::ProofWriter;
 use smallvec::{SmallVec, smallvec};
 
 /// Maximum number of values that a search for a chain visits. The benchmarks need fewer than 8;
@@ -47,7 +47,7 @@ pub(super) fn run(body: &mut KernelBody, assume: &Assume) {
 
 /// Results of range analysis by source position.
 #[derive(Default)]
-pub(crate) struct Observed {
+pub(crate) struct ObservedRanges {
     /// The range of an integer where the statement at that position uses or defines it, and the
     /// buffers whose lengths it stays below there.
     pub(crate) values: HashMap<(Span, ValueId), Ranged>,
@@ -64,13 +64,13 @@ pub(crate) struct Ranged {
 }
 
 /// Runs the analysis on a kernel whose dispatches override nothing.
-pub(crate) fn observe(kernel: &KernelBody) -> Observed {
+pub(crate) fn observe(kernel: &KernelBody) -> ObservedRanges {
     let mut body = kernel.clone();
     let assume = Assume::no_overrides(kernel);
-    walk(&mut body, &assume, Some(Observed::default())).unwrap_or_default()
+    walk(&mut body, &assume, Some(ObservedRanges::default())).unwrap_or_default()
 }
 
-fn walk(body: &mut KernelBody, assume: &Assume, observed: Option<Observed>) -> Option<Observed> {
+fn walk(body: &mut KernelBody, assume: &Assume, observed: Option<ObservedRanges>) -> Option<ObservedRanges> {
     let statements = std::mem::take(&mut body.body);
     let mut walk = Walk {
         observed,
@@ -81,7 +81,7 @@ fn walk(body: &mut KernelBody, assume: &Assume, observed: Option<Observed>) -> O
         shortest: (0..body.buffers.len()).map(|id| shortest(body, BufferId(id as u32))).collect(),
         journal: Vec::new(),
         assume: *assume,
-        writer: Writer::new(body, assume),
+        writer: ProofWriter::new(body, assume),
         body,
     };
     let statements = walk.block(statements);
@@ -118,7 +118,7 @@ fn shortest(body: &KernelBody, buffer: BufferId) -> i128 {
 
 /// An upper bound of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Bound {
+struct UpperBound {
     by: Limit,
     /// Whether the bound is exclusive.
     strict: bool,
@@ -133,14 +133,14 @@ enum Limit {
 }
 
 /// An ordering comparison: true if `lesser` is below `greater`, or equal unless it is strict.
-struct Order {
+struct OrderComparison {
     lesser: ValueId,
     greater: ValueId,
     strict: bool,
 }
 
-impl Order {
-    fn of(op: Op, x: ValueId, y: ValueId) -> Option<Order> {
+impl OrderComparison {
+    fn of(op: Op, x: ValueId, y: ValueId) -> Option<OrderComparison> {
         let [rising, falling] = [(x, y), (y, x)];
         let orders = [
             (Op::Lt, rising, true),
@@ -149,7 +149,7 @@ impl Order {
             (Op::Ge, falling, false),
         ];
         let &(_, (lesser, greater), strict) = orders.iter().find(|order| order.0 == op)?;
-        Some(Order { lesser, greater, strict })
+        Some(OrderComparison { lesser, greater, strict })
     }
 }
 
@@ -169,12 +169,12 @@ struct Walk<'a> {
     names: Names,
     definitions: Vec<Option<Def>>,
     intervals: Vec<Interval>,
-    above: Vec<Vec<Bound>>,
+    above: Vec<Vec<UpperBound>>,
     /// The minimum length of each buffer.
     shortest: Vec<i128>,
     journal: Vec<Undo>,
-    writer: Writer,
-    observed: Option<Observed>,
+    writer: ProofWriter,
+    observed: Option<ObservedRanges>,
 }
 
 impl Walk<'_> {
@@ -192,7 +192,7 @@ impl Walk<'_> {
             return;
         }
         let Interval { low, high } = self.refreshed(stands, REFRESH_DEPTH);
-        let below = |bound: &Bound| match bound.by {
+        let below = |bound: &UpperBound| match bound.by {
             Limit::Len(buffer) if bound.strict => Some(buffer),
             Limit::Len(_) | Limit::Value(_) | Limit::Axis(_) => None,
         };
@@ -418,9 +418,10 @@ impl Walk<'_> {
         if !self.body.ty(x).is_integer() {
             return None;
         }
-        let below =
-            |x: ValueId, y: ValueId, strict: bool| self.reaches(x, Bound { by: Limit::Value(y), strict });
-        let order = Order::of(op, x, y)?;
+        let below = |x: ValueId, y: ValueId, strict: bool| {
+            self.reaches(x, UpperBound { by: Limit::Value(y), strict })
+        };
+        let order = OrderComparison::of(op, x, y)?;
         if below(order.lesser, order.greater, order.strict) {
             Some(true)
         } else {
@@ -431,7 +432,7 @@ impl Walk<'_> {
     /// The outcome of a guard in every dispatch that completes the proof, if it can be
     /// left to those.
     fn left_guard(&mut self, op: Op, operands: &Operands) -> Option<bool> {
-        let order = Order::of(op, operands[0], *operands.get(1)?)?;
+        let order = OrderComparison::of(op, operands[0], *operands.get(1)?)?;
         // `i < n`, or the negated form `n <= i`.
         let (lesser, greater) =
             if order.strict { (order.lesser, order.greater) } else { (order.greater, order.lesser) };
@@ -485,7 +486,7 @@ impl Walk<'_> {
                 if self.assume.within_domain && self.body.shape_free =>
             {
                 if let Some(by) = self.domain_limit(usize::from(*axis)) {
-                    self.bound(value, Bound { by, strict: true });
+                    self.bound(value, UpperBound { by, strict: true });
                 }
             }
             Def::Const(_)
@@ -522,7 +523,7 @@ impl Walk<'_> {
         let y = *operands.get(1).unwrap_or(&x);
         let [from_x, from_y] = [x, y].map(|operand| self.intervals[operand.index()]);
         let natural = from_x.low >= 0 && from_y.low >= 0;
-        let at_most = |by: ValueId| Bound { by: Limit::Value(by), strict: false };
+        let at_most = |by: ValueId| UpperBound { by: Limit::Value(by), strict: false };
         let full = Interval::of_type(self.body.ty(value));
         if op == Op::Min || (op == Op::And && natural) {
             [x, y].into_iter().for_each(|by| self.bound(value, at_most(by)));
@@ -533,13 +534,13 @@ impl Walk<'_> {
         } else if matches!(op, Op::Div | Op::Shr | Op::SatSub | Op::Rem) && natural {
             self.bound(value, at_most(x));
             if op == Op::Rem && from_y.low > 0 {
-                self.bound(value, Bound { by: Limit::Value(y), strict: true });
+                self.bound(value, UpperBound { by: Limit::Value(y), strict: true });
             }
         } else if op == Op::Sub && from_y.low >= 0 && self.does_not_wrap(value, [x, y]) {
-            self.bound(value, Bound { by: Limit::Value(x), strict: from_y.low > 0 });
+            self.bound(value, UpperBound { by: Limit::Value(x), strict: from_y.low > 0 });
         } else if op == Op::Add && natural && from_x.high + from_y.high <= full.high {
-            self.bound(x, Bound { by: Limit::Value(value), strict: from_y.low > 0 });
-            self.bound(y, Bound { by: Limit::Value(value), strict: from_x.low > 0 });
+            self.bound(x, UpperBound { by: Limit::Value(value), strict: from_y.low > 0 });
+            self.bound(y, UpperBound { by: Limit::Value(value), strict: from_x.low > 0 });
         } else if matches!(op.row().signature, Signature::Cast(_)) && from_x.within(full) {
             self.bound(value, at_most(x));
             self.bound(x, at_most(value));
@@ -551,7 +552,7 @@ impl Walk<'_> {
         let exact = self.intervals[x.index()].low - self.intervals[y.index()].high;
         exact >= Interval::of_type(self.body.ty(value)).low
             || (!self.body.ty(value).is_signed_integer()
-                && self.reaches(y, Bound { by: Limit::Value(x), strict: false }))
+                && self.reaches(y, UpperBound { by: Limit::Value(x), strict: false }))
     }
 
     /// Adds the facts about a loop counter inside the loop.
@@ -563,17 +564,17 @@ impl Walk<'_> {
             // A step of 0 runs no iterations.
             (
                 Interval::new(start.low, last_round(start, end, stride)),
-                Bound { by: Limit::Value(to), strict: true },
+                UpperBound { by: Limit::Value(to), strict: true },
             )
         } else if stride.high < 0 {
-            (Interval::new(end.low + 1, start.high), Bound { by: Limit::Value(from), strict: false })
+            (Interval::new(end.low + 1, start.high), UpperBound { by: Limit::Value(from), strict: false })
         } else {
             return;
         };
         self.narrow(counter, interval.meet(full).unwrap_or(full));
         self.bound(counter, limit);
         if stride.low >= 0 {
-            self.bound(from, Bound { by: Limit::Value(counter), strict: false });
+            self.bound(from, UpperBound { by: Limit::Value(counter), strict: false });
         }
     }
 
@@ -599,7 +600,7 @@ impl Walk<'_> {
 
     fn learn_comparison(&mut self, op: Op, operands: Operands, holds: bool) {
         let (x, y) = (operands[0], *operands.get(1).unwrap_or(&operands[0]));
-        if let Some(order) = Order::of(op, x, y) {
+        if let Some(order) = OrderComparison::of(op, x, y) {
             match holds {
                 true => self.learn_below(order.lesser, order.greater, order.strict),
                 false => self.learn_below(order.greater, order.lesser, !order.strict),
@@ -620,7 +621,7 @@ impl Walk<'_> {
         let (below, above) = (self.intervals[x.index()], self.intervals[y.index()]);
         self.narrow(x, Interval { high: below.high.min(above.high - gap), ..below });
         self.narrow(y, Interval { low: above.low.max(below.low + gap), ..above });
-        self.bound(x, Bound { by: Limit::Value(y), strict });
+        self.bound(x, UpperBound { by: Limit::Value(y), strict });
     }
 
     /// Excludes the single value of `y` from the interval of `x`; this helps only at the interval's
@@ -649,7 +650,7 @@ impl Walk<'_> {
         }
     }
 
-    fn bound(&mut self, value: ValueId, bound: Bound) {
+    fn bound(&mut self, value: ValueId, bound: UpperBound) {
         self.journal.push(Undo::Above(value));
         self.above[value.index()].push(bound);
     }
@@ -691,13 +692,13 @@ impl Walk<'_> {
             }
             Place::Buffer(buffer) => {
                 self.refreshed(index, REFRESH_DEPTH).high < self.shortest[buffer.index()]
-                    || self.reaches(index, Bound { by: Limit::Len(buffer), strict: true })
+                    || self.reaches(index, UpperBound { by: Limit::Len(buffer), strict: true })
             }
         }
     }
 
     /// Whether a chain of bounds leads from the value to the goal.
-    fn reaches(&self, value: ValueId, mut goal: Bound) -> bool {
+    fn reaches(&self, value: ValueId, mut goal: UpperBound) -> bool {
         if let Limit::Value(by) = goal.by
             && let Some(Def::Len(buffer)) = self.definitions[by.index()]
         {
@@ -734,7 +735,7 @@ impl Walk<'_> {
 
     /// The bounds of a value, the latest first, since they come from the nearest guards. The first
     /// bounds, which come from the definition, are always included.
-    fn bounds(&self, value: ValueId) -> impl Iterator<Item = &Bound> {
+    fn bounds(&self, value: ValueId) -> impl Iterator<Item = &UpperBound> {
         let all = &self.above[value.index()];
         let (first, later) = all.split_at(all.len().min(BOUNDS[1]));
         later.iter().rev().take(BOUNDS[0]).chain(first.iter().rev())

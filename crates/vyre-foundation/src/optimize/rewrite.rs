@@ -11,7 +11,7 @@ use crate::types::{Value, ValueType};
 use smallvec::SmallVec;
 
 /// The result of a rule.
-pub(super) enum Outcome {
+pub(super) enum RuleOutcome {
     /// Compute the value with this definition.
     Def(Def),
     /// Replace the value with this earlier one.
@@ -107,7 +107,7 @@ impl Emitter<'_> {
     fn block(
         &mut self,
         block: Vec<Stmt>,
-        rule: &mut dyn FnMut(&mut Emitter, ValueId, Def) -> Outcome,
+        rule: &mut dyn FnMut(&mut Emitter, ValueId, Def) -> RuleOutcome,
     ) -> Vec<Stmt> {
         let outer = std::mem::replace(&mut self.out, Vec::with_capacity(block.len()));
         for mut stmt in block {
@@ -129,20 +129,23 @@ impl Emitter<'_> {
         &mut self,
         value: ValueId,
         def: Def,
-        rule: &mut dyn FnMut(&mut Emitter, ValueId, Def) -> Outcome,
+        rule: &mut dyn FnMut(&mut Emitter, ValueId, Def) -> RuleOutcome,
     ) {
         match rule(self, value, def) {
-            Outcome::Def(def) => {
+            RuleOutcome::Def(def) => {
                 self.definitions[value.index()] = Some(def.clone());
                 self.out.push(Stmt { kind: StmtKind::Def(value, def), at: self.at });
             }
-            Outcome::Value(by) => self.names.replace(value, by),
+            RuleOutcome::Value(by) => self.names.replace(value, by),
         }
     }
 }
 
 /// Runs the rule over every definition.
-pub(super) fn rewrite(body: &mut KernelBody, rule: &mut dyn FnMut(&mut Emitter, ValueId, Def) -> Outcome) {
+pub(super) fn rewrite(
+    body: &mut KernelBody,
+    rule: &mut dyn FnMut(&mut Emitter, ValueId, Def) -> RuleOutcome,
+) {
     let statements = std::mem::take(&mut body.body);
     let (names, definitions) = (Names::new(body), vec![None; body.values.len()]);
     let mut emitter = Emitter { body, definitions, names, out: Vec::new(), at: None };

@@ -4,13 +4,13 @@
 //! limited to integers do not hold for floats. The laws come from [`Op::laws`], which the op
 //! table's tests verify against the evaluator.
 
-use super::rewrite::{Emitter, Outcome, rewrite};
+use super::rewrite::{Emitter, RuleOutcome, rewrite};
 use crate::kernel::{Def, KernelBody, Operands, ValueId};
-use crate::ops::{Element, Law, Op, Signature, eval};
+use crate::ops::{Law, Op, Signature, SpecialValue, eval};
 use crate::types::{Value, ValueType};
 
 /// An op, its operands and its result type.
-struct Site {
+struct OpSite {
     op: Op,
     operands: Operands,
     result: ValueType,
@@ -19,22 +19,22 @@ struct Site {
 /// Applies laws and rules to every op; each looks one step into its operands.
 pub(crate) fn run(body: &mut KernelBody) {
     rewrite(body, &mut |emitter, value, def| {
-        let Def::Op(op, operands) = def else { return Outcome::Def(def) };
-        let mut site = Site { op, operands, result: emitter.body.ty(value) };
+        let Def::Op(op, operands) = def else { return RuleOutcome::Def(def) };
+        let mut site = OpSite { op, operands, result: emitter.body.ty(value) };
         constant_to_the_right(emitter, &mut site);
         let laws = op.laws(emitter.body.ty(site.operands[0]));
         let simpler = laws.iter().find_map(|&law| by_law(emitter, &site, law));
         let simpler = simpler.or_else(|| by_rules(emitter, &site));
-        simpler.unwrap_or(Outcome::Def(Def::Op(op, site.operands)))
+        simpler.unwrap_or(RuleOutcome::Def(Def::Op(op, site.operands)))
     });
 }
 
-fn op(op: Op, operands: &[ValueId]) -> Outcome {
-    Outcome::Def(Def::Op(op, Operands::new(operands)))
+fn op(op: Op, operands: &[ValueId]) -> RuleOutcome {
+    RuleOutcome::Def(Def::Op(op, Operands::new(operands)))
 }
 
 /// Moves the constant operand of a commutative op to the right, where the rules expect it.
-fn constant_to_the_right(emitter: &Emitter, site: &mut Site) {
+fn constant_to_the_right(emitter: &Emitter, site: &mut OpSite) {
     let operands = &mut site.operands;
     let commutes = site.op.laws(emitter.body.ty(operands[0])).contains(&Law::Commutative);
     if commutes && emitter.constant(operands[0]).is_some() && emitter.constant(operands[1]).is_none() {
@@ -42,30 +42,30 @@ fn constant_to_the_right(emitter: &Emitter, site: &mut Site) {
     }
 }
 
-fn by_law(emitter: &mut Emitter, site: &Site, law: Law) -> Option<Outcome> {
+fn by_law(emitter: &mut Emitter, site: &OpSite, law: Law) -> Option<RuleOutcome> {
     let (x, y) = (site.operands[0], *site.operands.get(1).unwrap_or(&site.operands[0]));
-    let is = |value: ValueId, element: Element| {
+    let is = |value: ValueId, special: SpecialValue| {
         let constant = emitter.constant(value).map(Value::canonical);
-        constant.is_some() && constant == element.of(emitter.body.ty(value))
+        constant.is_some() && constant == special.of(emitter.body.ty(value))
     };
-    let kept = |holds: bool, value: ValueId| holds.then_some(Outcome::Value(value));
+    let kept = |holds: bool, value: ValueId| holds.then_some(RuleOutcome::Value(value));
     match law {
         Law::Commutative => None,
         Law::Associative => merge_constants(emitter, site.op, x, y),
         Law::Idempotent => kept(x == y, x),
-        Law::Involution => emitter.operands_of(x, site.op).map(|inner| Outcome::Value(inner[0])),
-        Law::Projection => emitter.operands_of(x, site.op).map(|_| Outcome::Value(x)),
+        Law::Involution => emitter.operands_of(x, site.op).map(|inner| RuleOutcome::Value(inner[0])),
+        Law::Projection => emitter.operands_of(x, site.op).map(|_| RuleOutcome::Value(x)),
         Law::LeftIdentity(e) => kept(is(x, e), y),
         Law::RightIdentity(e) => kept(is(y, e), x),
         Law::LeftAbsorbing(e) => kept(is(x, e), x),
         Law::RightAbsorbing(e) => kept(is(y, e), y),
-        Law::SelfGives(e) if x == y => e.of(site.result).map(|value| Outcome::Def(Def::Const(value))),
+        Law::SelfGives(e) if x == y => e.of(site.result).map(|value| RuleOutcome::Def(Def::Const(value))),
         Law::SelfGives(_) => None,
     }
 }
 
 /// Merges constants: `f(f(x, c), d) = f(x, f(c, d))`.
-fn merge_constants(emitter: &mut Emitter, f: Op, x: ValueId, y: ValueId) -> Option<Outcome> {
+fn merge_constants(emitter: &mut Emitter, f: Op, x: ValueId, y: ValueId) -> Option<RuleOutcome> {
     let outer = emitter.constant(y)?;
     let inner = emitter.operands_of(x, f)?;
     let merged = eval(f, &[emitter.constant(inner[1])?, outer])?;
@@ -73,7 +73,7 @@ fn merge_constants(emitter: &mut Emitter, f: Op, x: ValueId, y: ValueId) -> Opti
     Some(op(f, &[inner[0], merged]))
 }
 
-fn by_rules(emitter: &mut Emitter, site: &Site) -> Option<Outcome> {
+fn by_rules(emitter: &mut Emitter, site: &OpSite) -> Option<RuleOutcome> {
     let (f, operands) = (site.op, &site.operands);
     match f.row().signature {
         Signature::Select => select(emitter, operands),
@@ -87,16 +87,16 @@ fn by_rules(emitter: &mut Emitter, site: &Site) -> Option<Outcome> {
     }
 }
 
-fn select(emitter: &mut Emitter, operands: &Operands) -> Option<Outcome> {
+fn select(emitter: &mut Emitter, operands: &Operands) -> Option<RuleOutcome> {
     let [condition, yes, no] = [operands[0], operands[1], operands[2]];
     if yes == no || (emitter.constant(yes).is_some() && emitter.constant(yes) == emitter.constant(no)) {
-        return Some(Outcome::Value(yes));
+        return Some(RuleOutcome::Value(yes));
     }
     if let Some(known) = emitter.constant(condition) {
-        return Some(Outcome::Value(if known.as_bool()? { yes } else { no }));
+        return Some(RuleOutcome::Value(if known.as_bool()? { yes } else { no }));
     }
     match (emitter.constant(yes), emitter.constant(no)) {
-        (Some(Value::Bool(true)), Some(Value::Bool(false))) => return Some(Outcome::Value(condition)),
+        (Some(Value::Bool(true)), Some(Value::Bool(false))) => return Some(RuleOutcome::Value(condition)),
         (Some(Value::Bool(false)), Some(Value::Bool(true))) => return Some(op(Op::Not, &[condition])),
         (Some(_) | None, Some(_) | None) => {}
     }
@@ -114,7 +114,7 @@ fn select(emitter: &mut Emitter, operands: &Operands) -> Option<Outcome> {
     }
 }
 
-fn compare(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
+fn compare(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<RuleOutcome> {
     let (x, y) = (operands[0], operands[1]);
     let ty = emitter.body.ty(x);
     if x == y {
@@ -125,21 +125,21 @@ fn compare(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome>
             Op::Lt | Op::Gt => Some(false),
             other => unreachable!("{other:?} is no comparison"),
         };
-        return reflexive.map(|holds| Outcome::Def(Def::Const(Value::Bool(holds))));
+        return reflexive.map(|holds| RuleOutcome::Def(Def::Const(Value::Bool(holds))));
     }
     let Some(Value::Bool(y)) = emitter.constant(y) else { return None };
     match (f, y) {
-        (Op::Eq, true) | (Op::Ne, false) => Some(Outcome::Value(x)),
+        (Op::Eq, true) | (Op::Ne, false) => Some(RuleOutcome::Value(x)),
         (Op::Eq, false) | (Op::Ne, true) => Some(op(Op::Not, &[x])),
         (other, _) => unreachable!("{other:?} does not compare truth values"),
     }
 }
 
-fn shift(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
+fn shift(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<RuleOutcome> {
     let (x, count) = (operands[0], emitter.constant(operands[1])?.as_u32()?);
     let width = emitter.body.ty(x).bits();
     if count % width == 0 {
-        return Some(Outcome::Value(x));
+        return Some(RuleOutcome::Value(x));
     }
     // Two shifts in the same direction are one, unless the sum reaches the width.
     let inner = emitter.operands_of(x, f)?;
@@ -152,10 +152,10 @@ fn shift(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
     Some(op(f, &[inner[0], total]))
 }
 
-fn cast(emitter: &mut Emitter, x: ValueId, to: ValueType) -> Option<Outcome> {
+fn cast(emitter: &mut Emitter, x: ValueId, to: ValueType) -> Option<RuleOutcome> {
     let from = emitter.body.ty(x);
     if from == to {
-        return Some(Outcome::Value(x));
+        return Some(RuleOutcome::Value(x));
     }
     let Some(Def::Op(inner, operands)) = emitter.definition(x) else { return None };
     let Signature::Cast(middle) = inner.row().signature else { return None };
@@ -165,16 +165,13 @@ fn cast(emitter: &mut Emitter, x: ValueId, to: ValueType) -> Option<Outcome> {
     let keeps_bits = integers && middle.bits() >= to.bits();
     // Every numeric type holds 0 and 1.
     let truth = origin == ValueType::Bool && to == ValueType::Bool;
-    (keeps_bits || truth).then(
-        || {
-            if origin == to { Outcome::Value(inner) } else { op(Op::cast(to), &[inner]) }
-        },
-    )
+    (keeps_bits || truth)
+        .then(|| if origin == to { RuleOutcome::Value(inner) } else { op(Op::cast(to), &[inner]) })
 }
 
-fn bitcast(emitter: &mut Emitter, x: ValueId, to: ValueType) -> Option<Outcome> {
+fn bitcast(emitter: &mut Emitter, x: ValueId, to: ValueType) -> Option<RuleOutcome> {
     if emitter.body.ty(x) == to {
-        return Some(Outcome::Value(x));
+        return Some(RuleOutcome::Value(x));
     }
     let Some(Def::Op(inner, operands)) = emitter.definition(x) else { return None };
     let Signature::Bitcast(middle) = inner.row().signature else { return None };
@@ -185,12 +182,12 @@ fn bitcast(emitter: &mut Emitter, x: ValueId, to: ValueType) -> Option<Outcome> 
         return None;
     }
     if emitter.body.ty(inner) == to {
-        return Some(Outcome::Value(inner));
+        return Some(RuleOutcome::Value(inner));
     }
     Op::bitcast(to).map(|direct| op(direct, &[inner]))
 }
 
-fn same(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
+fn same(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<RuleOutcome> {
     if matches!(f, Op::Add | Op::Sub)
         && emitter.body.ty(operands[0]).is_integer()
         && let Some(simpler) = merge_offsets(emitter, f, operands)
@@ -216,15 +213,15 @@ fn same(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
 /// Merges integer offsets: `(x + y) - y = x`, and `(x + 3) - 1 = x + 2`. This is exact because sums
 /// and differences wrap. The remaining offset uses the smaller constant, since `x - 1` gives a
 /// tighter range than `x + 4294967295`.
-fn merge_offsets(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Outcome> {
+fn merge_offsets(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<RuleOutcome> {
     let (x, y) = (operands[0], operands[1]);
     let opposite = if f == Op::Add { Op::Sub } else { Op::Add };
     if let Some(inner) = emitter.operands_of(x, opposite) {
         if inner[1] == y {
-            return Some(Outcome::Value(inner[0]));
+            return Some(RuleOutcome::Value(inner[0]));
         }
         if f == Op::Sub && inner[0] == y {
-            return Some(Outcome::Value(inner[1]));
+            return Some(RuleOutcome::Value(inner[1]));
         }
     }
     let outer = emitter.constant(y)?;
@@ -235,7 +232,7 @@ fn merge_offsets(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Ou
     let added = |op: Op, constant: Value| eval(op, &[zero, constant]);
     let offset = eval(Op::Add, &[added(inner_op, emitter.constant(inner[1])?)?, added(f, outer)?])?;
     if offset == zero {
-        return Some(Outcome::Value(inner[0]));
+        return Some(RuleOutcome::Value(inner[0]));
     }
     let taken = added(Op::Sub, offset)?;
     let (f, offset) = if taken.to_bits() < offset.to_bits() { (Op::Sub, taken) } else { (Op::Add, offset) };
@@ -244,7 +241,7 @@ fn merge_offsets(emitter: &mut Emitter, f: Op, operands: &Operands) -> Option<Ou
 }
 
 /// The negated comparison; an order has one only if neither operand can be a NaN.
-fn not(emitter: &mut Emitter, x: ValueId) -> Option<Outcome> {
+fn not(emitter: &mut Emitter, x: ValueId) -> Option<RuleOutcome> {
     const OPPOSITES: [(Op, Op); 3] = [(Op::Eq, Op::Ne), (Op::Lt, Op::Ge), (Op::Le, Op::Gt)];
     let Some(&Def::Op(inner, operands)) = emitter.definition(x) else { return None };
     let is_order = !matches!(inner, Op::Eq | Op::Ne);

@@ -11,7 +11,7 @@
 //!
 //! Products with a power of two stay products, because backends derive strides from them.
 
-use super::rewrite::{Emitter, Outcome, rewrite};
+use super::rewrite::{Emitter, RuleOutcome, rewrite};
 use super::target::Target;
 use crate::kernel::{Def, KernelBody, Operands, ValueId};
 use crate::ops::Op;
@@ -20,24 +20,24 @@ use crate::types::{Value, ValueType};
 /// Replaces divisions and remainders by constants.
 pub(super) fn run(body: &mut KernelBody, target: &Target) {
     rewrite(body, &mut |emitter, _, def| {
-        let Def::Op(op @ (Op::Div | Op::Rem), operands) = def else { return Outcome::Def(def) };
+        let Def::Op(op @ (Op::Div | Op::Rem), operands) = def else { return RuleOutcome::Def(def) };
         let (x, divisor) = (operands[0], emitter.constant(operands[1]));
         let cheaper = divisor.and_then(|divisor| match divisor.ty().is_float() {
             true => reciprocal(emitter, x, divisor),
-            false if op == Op::Div => quotient(emitter, target, x, divisor).map(Outcome::Value),
+            false if op == Op::Div => quotient(emitter, target, x, divisor).map(RuleOutcome::Value),
             false => remainder(emitter, target, &operands, divisor),
         });
-        cheaper.unwrap_or(Outcome::Def(def))
+        cheaper.unwrap_or(RuleOutcome::Def(def))
     });
 }
 
-fn op(op: Op, operands: &[ValueId]) -> Outcome {
-    Outcome::Def(Def::Op(op, Operands::new(operands)))
+fn op(op: Op, operands: &[ValueId]) -> RuleOutcome {
+    RuleOutcome::Def(Def::Op(op, Operands::new(operands)))
 }
 
 /// Replaces division by a power of two with multiplication by its reciprocal, if that is a normal
 /// number: both round the same exact quotient.
-fn reciprocal(emitter: &mut Emitter, x: ValueId, divisor: Value) -> Option<Outcome> {
+fn reciprocal(emitter: &mut Emitter, x: ValueId, divisor: Value) -> Option<RuleOutcome> {
     let inverse = match divisor {
         Value::F32(d) => Value::F32(1.0 / d),
         Value::F64(d) => Value::F64(1.0 / d),
@@ -181,7 +181,12 @@ fn signed_shift(emitter: &mut Emitter, x: ValueId, count: u32) -> ValueId {
 }
 
 /// `x % d` is a mask for an unsigned power of two, else `x − (x / d) · d`.
-fn remainder(emitter: &mut Emitter, target: &Target, operands: &Operands, divisor: Value) -> Option<Outcome> {
+fn remainder(
+    emitter: &mut Emitter,
+    target: &Target,
+    operands: &Operands,
+    divisor: Value,
+) -> Option<RuleOutcome> {
     let x = operands[0];
     if let Value::U32(_) | Value::U64(_) = divisor
         && divisor.to_bits().is_power_of_two()
@@ -190,7 +195,7 @@ fn remainder(emitter: &mut Emitter, target: &Target, operands: &Operands, diviso
         return Some(op(Op::And, &[x, mask]));
     }
     if divisor.as_integer() == Some(-1) {
-        return Some(Outcome::Def(Def::Const(Value::zero(divisor.ty()))));
+        return Some(RuleOutcome::Def(Def::Const(Value::zero(divisor.ty()))));
     }
     let quotient = quotient(emitter, target, x, divisor)?;
     let product = emitter.emit_op(Op::Mul, &[quotient, operands[1]]);

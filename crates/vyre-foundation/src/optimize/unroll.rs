@@ -87,7 +87,7 @@ impl Walk<'_> {
     fn write_out(&mut self, stmt: &Stmt, counters: &[Value], out: &mut Vec<Stmt>) {
         let StmtKind::For { counter, body, .. } = &stmt.kind else { return };
         for &value in counters {
-            let mut copy = Copy { body: self.body, names: HashMap::new() };
+            let mut copy = BlockCopy { body: self.body, names: HashMap::new() };
             let fresh = copy.define(*counter);
             out.push(Stmt { kind: StmtKind::Def(fresh, Def::Const(value)), at: stmt.at });
             out.extend(copy.block(body));
@@ -103,12 +103,12 @@ fn counter(from: Value, step: Value, k: i128) -> Value {
 }
 
 /// Copies statements, with new values for those that they define.
-pub(super) struct Copy<'a> {
+pub(super) struct BlockCopy<'a> {
     pub(super) body: &'a mut KernelBody,
     pub(super) names: HashMap<ValueId, ValueId>,
 }
 
-impl Copy<'_> {
+impl BlockCopy<'_> {
     /// Creates the value that replaces `value` in the copy.
     pub(super) fn define(&mut self, value: ValueId) -> ValueId {
         let fresh = new_value(self.body, self.body.ty(value));

@@ -12,9 +12,9 @@ use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::{Access, Name, Program, Span};
 use crate::kernel::KernelBody;
 use crate::ops::{AtomicOp, Op, Spelling, SubgroupOp, WorkgroupOp};
-use crate::optimize::range::{self, Observed, Ranged};
+use crate::optimize::range::{self, ObservedRanges, Ranged};
 use crate::types::{DataType, ValueType};
-use crate::validate::{self, Noted, Record};
+use crate::validate::{self, LoweringRecord, Noted};
 use hashbrown::HashMap;
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -59,10 +59,10 @@ pub struct Analysis {
     symbols: Vec<Symbol>,
     /// Spans of names and the symbols they refer to, in source order, declarations included.
     references: Vec<(Span, usize)>,
-    record: Record,
+    record: LoweringRecord,
     kernel: Option<KernelBody>,
     /// Computed on first use.
-    observed: OnceCell<Observed>,
+    observed: OnceCell<ObservedRanges>,
 }
 
 /// A declared name.
@@ -120,9 +120,9 @@ pub enum TokenKind {
     Symbol(SymbolKind),
 }
 
-/// A completion candidate.
+/// A suggested completion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct Suggestion {
     /// The word.
     pub label: String,
     /// What it is.
@@ -279,7 +279,7 @@ impl Analysis {
     }
 
     /// Completions for a position, best first.
-    pub fn completions(&self, position: u32) -> Vec<Candidate> {
+    pub fn completions(&self, position: u32) -> Vec<Suggestion> {
         let before = &self.source[..self.source.floor_char_boundary(position as usize)];
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let before = before.trim_end_matches(is_part);
@@ -313,11 +313,11 @@ impl Analysis {
         Some(Span { start: open, end: close.max(open) })
     }
 
-    fn in_body(&self, position: u32, before: &str) -> Vec<Candidate> {
-        let mut found: Vec<Candidate> = self
+    fn in_body(&self, position: u32, before: &str) -> Vec<Suggestion> {
+        let mut found: Vec<Suggestion> = self
             .visible_at(position)
             .filter(|symbol| symbol.kind != SymbolKind::Kernel)
-            .map(|symbol| Candidate {
+            .map(|symbol| Suggestion {
                 label: symbol.name.to_string(),
                 kind: TokenKind::Symbol(symbol.kind),
                 detail: self.declaration(symbol),
@@ -334,7 +334,7 @@ impl Analysis {
             found.extend(["true", "false"].map(keyword));
         }
         found.extend(ops());
-        found.extend(crate::ir::Builtin::ALL.iter().map(|builtin| Candidate {
+        found.extend(crate::ir::Builtin::ALL.iter().map(|builtin| Suggestion {
             label: builtin.name().into(),
             kind: TokenKind::Builtin,
             detail: format!("{}.x: u32", builtin.name()),
@@ -360,8 +360,8 @@ impl Analysis {
 }
 
 /// Describes a function that needs no declaration in the text: an op, or `len`.
-pub fn describe_word(word: &str) -> Option<Candidate> {
-    ops().into_iter().find(|candidate| candidate.label == word)
+pub fn describe_word(word: &str) -> Option<Suggestion> {
+    ops().into_iter().find(|suggestion| suggestion.label == word)
 }
 
 /// Whether a name can be written without quotes: letters, digits and underscores only, not a
@@ -474,8 +474,8 @@ fn is_operator(symbol: &str) -> bool {
     !matches!(symbol, "(" | ")" | "[" | "]" | "{" | "}" | "," | ":" | ";" | "." | "@")
 }
 
-fn keyword(word: &str) -> Candidate {
-    Candidate {
+fn keyword(word: &str) -> Suggestion {
+    Suggestion {
         label: word.into(),
         kind: TokenKind::Keyword,
         detail: String::new(),
@@ -483,8 +483,8 @@ fn keyword(word: &str) -> Candidate {
     }
 }
 
-fn axes() -> Vec<Candidate> {
-    let axis = |axis: &&str| Candidate {
+fn axes() -> Vec<Suggestion> {
+    let axis = |axis: &&str| Suggestion {
         label: (*axis).into(),
         kind: TokenKind::Builtin,
         detail: "u32".into(),
@@ -494,9 +494,9 @@ fn axes() -> Vec<Candidate> {
 }
 
 /// Completions outside of bodies.
-fn in_header(before: &str) -> Vec<Candidate> {
+fn in_header(before: &str) -> Vec<Suggestion> {
     let tail = before.trim_end();
-    let ty = |name: &'static str| Candidate { kind: TokenKind::Type, ..keyword(name) };
+    let ty = |name: &'static str| Suggestion { kind: TokenKind::Type, ..keyword(name) };
     if tail.ends_with(':') {
         let accesses = Access::ALL.iter().map(|access| keyword(access.name()));
         return accesses.chain(DataType::ALL.iter().map(|element| ty(element.name()))).collect();
@@ -514,7 +514,7 @@ fn in_header(before: &str) -> Vec<Candidate> {
 }
 
 /// Everything that can be called without a declaration, from the op tables.
-fn ops() -> Vec<Candidate> {
+fn ops() -> Vec<Suggestion> {
     let row = |op: &Op| {
         let row = op.row();
         let spelling = match row.spelling {
@@ -522,14 +522,14 @@ fn ops() -> Vec<Candidate> {
             Spelling::Prefix(symbol) => format!("; written `{symbol}a`"),
             Spelling::Call => String::new(),
         };
-        Candidate {
+        Suggestion {
             label: row.name.into(),
             kind: TokenKind::Op,
             detail: format!("takes {}{spelling}", row.signature.describe()),
             documentation: row.doc.into(),
         }
     };
-    let named = |label: String, detail: &str, doc: &str| Candidate {
+    let named = |label: String, detail: &str, doc: &str| Suggestion {
         label,
         kind: TokenKind::Op,
         detail: detail.into(),
@@ -540,7 +540,7 @@ fn ops() -> Vec<Candidate> {
     };
     let workgroup =
         |op: &WorkgroupOp| named(vocabulary::workgroup_name(*op), "within the workgroup", op.row().doc);
-    let mut found: Vec<Candidate> = Op::ALL.iter().map(row).collect();
+    let mut found: Vec<Suggestion> = Op::ALL.iter().map(row).collect();
     found.extend(AtomicOp::ALL.iter().map(atomic));
     found.extend(
         SubgroupOp::all().map(|op| named(vocabulary::subgroup_name(op), "within the subgroup", op.row().doc)),

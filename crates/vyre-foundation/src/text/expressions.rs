@@ -1,11 +1,11 @@
 //! Expressions: operator precedence over the spellings of the op table.
 //!
 //! The parser does not recurse. What waits for the current operand (a prefix op, a left operand, an
-//! open parenthesis, a call with some of its operands) is on a stack of [`Pending`]. A complete
+//! open parenthesis, a call with some of its operands) is on a stack of [`StackEntry`]. A complete
 //! operand is joined with every stack entry that binds it tighter than what follows. Each
 //! expression pushes its span when it is complete, so spans are in post-order.
 
-use super::cursor::{Failed, Parsed, Parser, excerpt};
+use super::cursor::{Missing, Parsed, Parser, excerpt};
 use super::lexer::{Kind, Token};
 use super::literal::{self, Sign};
 use super::vocabulary::{self, AXES, Callee, Infix, MAX_PENDING};
@@ -15,7 +15,7 @@ use crate::ops::{AtomicOp, Op, SubgroupOp, WorkgroupOp};
 use crate::types::{Value, ValueType};
 
 /// A stack entry that waits for an operand.
-pub(super) enum Pending {
+pub(super) enum StackEntry {
     /// A prefix op.
     Prefix { op: Op, start: u32 },
     /// An op and its left operand.
@@ -89,42 +89,42 @@ impl Parser<'_> {
                 // Reduce before consuming the op: spans end at the last token consumed.
                 let left = self.reduce(operand, infix.precedence)?;
                 self.bump();
-                self.push(Pending::Infix { infix, left })?;
+                self.push(StackEntry::Infix { infix, left })?;
                 return Ok(None);
             }
             operand = self.reduce(operand, 0)?;
             operand = match self.pending.pop() {
                 None => return Ok(Some(operand)),
-                Some(Pending::Parenthesis { open }) => {
+                Some(StackEntry::Parenthesis { open }) => {
                     self.close(")", open)?;
                     Operand { start: open.start, ..operand }
                 }
-                Some(Pending::List(mut list)) => {
+                Some(StackEntry::List(mut list)) => {
                     list.items.push(operand.expr);
                     match self.next_item(list)? {
                         Some(complete) => complete,
                         None => return Ok(None),
                     }
                 }
-                Some(Pending::Prefix { .. } | Pending::Infix { .. }) => unreachable!("reduced before"),
+                Some(StackEntry::Prefix { .. } | StackEntry::Infix { .. }) => unreachable!("reduced before"),
             }
         }
     }
 
     /// Joins the operand with the ops on the stack that bind at least as tightly as `loosest`.
     fn reduce(&mut self, mut operand: Operand, loosest: u8) -> Parsed<Operand> {
-        let binds = |pending: &mut Pending| match pending {
-            Pending::Prefix { .. } => true,
-            Pending::Infix { infix, .. } => infix.precedence >= loosest,
-            Pending::Parenthesis { .. } | Pending::List(_) => false,
+        let binds = |pending: &mut StackEntry| match pending {
+            StackEntry::Prefix { .. } => true,
+            StackEntry::Infix { infix, .. } => infix.precedence >= loosest,
+            StackEntry::Parenthesis { .. } | StackEntry::List(_) => false,
         };
         while let Some(pending) = self.pending.pop_if(binds) {
             operand = match pending {
-                Pending::Prefix { op, start } => self.joined(start, Expr::op(op, [operand.expr]))?,
-                Pending::Infix { infix, left } => {
+                StackEntry::Prefix { op, start } => self.joined(start, Expr::op(op, [operand.expr]))?,
+                StackEntry::Infix { infix, left } => {
                     self.joined(left.start, Expr::op(infix.op, [left.expr, operand.expr]))?
                 }
-                Pending::Parenthesis { .. } | Pending::List(_) => unreachable!("neither binds"),
+                StackEntry::Parenthesis { .. } | StackEntry::List(_) => unreachable!("neither binds"),
             };
         }
         Ok(operand)
@@ -136,7 +136,7 @@ impl Parser<'_> {
         joins.then(|| vocabulary::infix(self.text(token))).flatten()
     }
 
-    fn push(&mut self, pending: Pending) -> Parsed<()> {
+    fn push(&mut self, pending: StackEntry) -> Parsed<()> {
         if self.pending.len() >= MAX_PENDING {
             return Err(self.too_deep(self.peek().span));
         }
@@ -184,10 +184,10 @@ impl Parser<'_> {
             return self.number(start, Sign::Minus).map(Some);
         }
         let pending = match vocabulary::prefix(symbol) {
-            Some(op) => Pending::Prefix { op, start },
+            Some(op) => StackEntry::Prefix { op, start },
             None if symbol == "(" => {
                 self.brackets += 1;
-                Pending::Parenthesis { open: token.span }
+                StackEntry::Parenthesis { open: token.span }
             }
             None => return Err(self.no_expression(token)),
         };
@@ -202,7 +202,7 @@ impl Parser<'_> {
             || (next.kind == Kind::Word && literal::read_word(self.text(next), Sign::Plus).is_some())
     }
 
-    fn no_expression(&mut self, token: Token) -> Failed {
+    fn no_expression(&mut self, token: Token) -> Missing {
         let is_infix = vocabulary::infix(self.text(token)).is_some();
         let help = "an expression continues on the next line only inside parentheses or after an operator";
         let text = self.text(token);
@@ -303,7 +303,7 @@ impl Parser<'_> {
         if self.at_symbol(list.head.close()) {
             return self.close_list(list).map(Some);
         }
-        self.push(Pending::List(list))?;
+        self.push(StackEntry::List(list))?;
         Ok(None)
     }
 

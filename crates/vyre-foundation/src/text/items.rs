@@ -1,12 +1,12 @@
 //! Functions and the kernel: everything around the statements.
 
 use super::Constants;
-use super::cursor::{Failed, Parsed, Parser, excerpt};
+use super::cursor::{Missing, Parsed, Parser, excerpt};
 use super::lexer::Kind;
 use super::notes::{Notes, SymbolKind};
 use super::returns::{self, Ended};
 use super::unsuffixed::{Settled, Surroundings};
-use super::vocabulary::{self, Bindings};
+use super::vocabulary::{self, ImpliedBindings};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
 use crate::ir::{
     Access, Axis, Block, BufferDecl, DataType, Domain, Expr, Function, Name, Program, SourceMap, Span,
@@ -204,10 +204,10 @@ impl Parser<'_> {
         let last = self.previous().span;
         let (body, FunctionHeader { name, params, result }) = (body?, header?);
         let tree = self.tree.split_off(first_span);
-        let read = returns::Read { statements: body.into_vec(), tree, result };
+        let read = returns::FunctionParts { statements: body.into_vec(), tree, result };
         let Ok(Ended { body, value, tree }) = returns::at_the_end(read) else {
             if self.is_unclosed() {
-                return Err(Failed);
+                return Err(Missing);
             }
             let diagnostic = Diagnostic::new(
                 Code::NoResult,
@@ -356,7 +356,7 @@ impl Parser<'_> {
         let start = self.position();
         match self.buffer() {
             Ok(buffer) => Ok(Some(buffer)),
-            Err(Failed) => {
+            Err(Missing) => {
                 let skipped = self.skip_to_comma(")");
                 self.note_unread(start);
                 skipped.map(|()| None)
@@ -562,7 +562,7 @@ impl Parser<'_> {
 
 /// The declarations with their bindings, explicit or implied.
 fn bound(declared: Vec<ParsedBuffer>) -> Vec<BufferDecl> {
-    let mut bindings = Bindings::default();
+    let mut bindings = ImpliedBindings::default();
     let give = |parsed: ParsedBuffer| {
         let mut decl = parsed.decl;
         decl.binding = parsed.binding.unwrap_or_else(|| bindings.implied(decl.access));

@@ -58,7 +58,7 @@ enum Gap {
 }
 
 #[derive(Debug)]
-struct Piece<'s> {
+struct LayoutPiece<'s> {
     kind: PieceKind,
     text: &'s str,
     start: usize,
@@ -71,7 +71,7 @@ struct Piece<'s> {
     prefix: bool,
 }
 
-impl Piece<'_> {
+impl LayoutPiece<'_> {
     fn is_comment(&self) -> bool {
         matches!(self.kind, PieceKind::LineComment | PieceKind::BlockComment)
     }
@@ -102,7 +102,7 @@ impl Piece<'_> {
     }
 }
 
-fn pieces<'s>(source: &'s str, tokens: &[Token]) -> Vec<Piece<'s>> {
+fn pieces<'s>(source: &'s str, tokens: &[Token]) -> Vec<LayoutPiece<'s>> {
     let mut pieces = Vec::with_capacity(tokens.len());
     let mut position = 0;
     for token in tokens {
@@ -114,7 +114,7 @@ fn pieces<'s>(source: &'s str, tokens: &[Token]) -> Vec<Piece<'s>> {
             Kind::Symbol => PieceKind::Symbol,
             Kind::End | Kind::Bad => break,
         };
-        pieces.push(Piece { kind, text: &source[start..end], start, ..gap });
+        pieces.push(LayoutPiece { kind, text: &source[start..end], start, ..gap });
         position = end;
     }
     pieces
@@ -122,7 +122,11 @@ fn pieces<'s>(source: &'s str, tokens: &[Token]) -> Vec<Piece<'s>> {
 
 /// Pushes the comments in this part of the source, and returns a piece with the gap after the last
 /// of them.
-fn comments<'s>(source: &'s str, range: std::ops::Range<usize>, pieces: &mut Vec<Piece<'s>>) -> Piece<'s> {
+fn comments<'s>(
+    source: &'s str,
+    range: std::ops::Range<usize>,
+    pieces: &mut Vec<LayoutPiece<'s>>,
+) -> LayoutPiece<'s> {
     let mut position = range.start;
     loop {
         let rest = &source[position..range.end];
@@ -140,7 +144,7 @@ fn comments<'s>(source: &'s str, range: std::ops::Range<usize>, pieces: &mut Vec
         } else if rest.starts_with("/*") {
             (PieceKind::BlockComment, rest.find("*/").map_or(rest.len(), |at| at + 2))
         } else {
-            return Piece {
+            return LayoutPiece {
                 kind: PieceKind::Symbol,
                 text: "",
                 start,
@@ -151,12 +155,12 @@ fn comments<'s>(source: &'s str, range: std::ops::Range<usize>, pieces: &mut Vec
             };
         };
         let text = rest[..length].trim_end();
-        pieces.push(Piece { kind, text, start, gap, blanks, partner: None, prefix: false });
+        pieces.push(LayoutPiece { kind, text, start, gap, blanks, partner: None, prefix: false });
         position = start + length;
     }
 }
 
-fn match_brackets(pieces: &mut [Piece<'_>]) {
+fn match_brackets(pieces: &mut [LayoutPiece<'_>]) {
     let mut open = Vec::new();
     for at in 0..pieces.len() {
         if pieces[at].opens() {
@@ -171,7 +175,7 @@ fn match_brackets(pieces: &mut [Piece<'_>]) {
 }
 
 /// Decides which pieces start a line and which are prefix operators.
-fn place(pieces: &mut [Piece<'_>]) {
+fn place(pieces: &mut [LayoutPiece<'_>]) {
     let mut parentheses = 0usize;
     let mut header = false;
     for at in 0..pieces.len() {
@@ -193,7 +197,7 @@ fn place(pieces: &mut [Piece<'_>]) {
 
 /// The gap before the piece at `at`, which is not the first. `header`: between `kernel` and its
 /// block, outside brackets.
-fn placed(pieces: &[Piece<'_>], at: usize, header: bool) -> Gap {
+fn placed(pieces: &[LayoutPiece<'_>], at: usize, header: bool) -> Gap {
     let (before, piece) = (&pieces[at - 1], &pieces[at]);
     // A line comment ends with its line.
     let least = if before.kind == PieceKind::LineComment { Gap::Line } else { Gap::Same };
@@ -227,11 +231,11 @@ fn placed(pieces: &[Piece<'_>], at: usize, header: bool) -> Gap {
 }
 
 /// Whether the block that opens at `open` stays on one line.
-fn is_one_line(pieces: &[Piece<'_>], open: usize) -> bool {
+fn is_one_line(pieces: &[LayoutPiece<'_>], open: usize) -> bool {
     let Some(close) = pieces[open].partner else { return false };
     let inside = &pieces[open + 1..close];
     let short = pieces[close].start - pieces[open].start <= ONE_LINE_BLOCK;
-    let broken = |piece: &Piece<'_>| {
+    let broken = |piece: &LayoutPiece<'_>| {
         piece.gap != Gap::Same || piece.opens() && piece.text == "{" || piece.kind == PieceKind::LineComment
     };
     let statements = |at: usize| inside[at].text == ";" && at + 1 < inside.len();
@@ -242,7 +246,7 @@ fn is_one_line(pieces: &[Piece<'_>], open: usize) -> bool {
             && !(0..inside.len()).any(statements)
 }
 
-fn render(pieces: &[Piece<'_>]) -> String {
+fn render(pieces: &[LayoutPiece<'_>]) -> String {
     let mut out = String::new();
     let mut open: Vec<Open> = Vec::new();
     let mut line = 0usize;
@@ -291,17 +295,17 @@ struct Open {
 }
 
 /// Whether the piece continues an expression from the line before.
-fn goes_on(before: &[Piece<'_>], piece: &Piece<'_>) -> bool {
+fn goes_on(before: &[LayoutPiece<'_>], piece: &LayoutPiece<'_>) -> bool {
     let last = before.iter().rev().find(|piece| !piece.is_comment());
-    let operator = |last: &Piece<'_>| last.kind == PieceKind::Symbol && !last.opens() && !last.closes();
+    let operator = |last: &LayoutPiece<'_>| last.kind == PieceKind::Symbol && !last.opens() && !last.closes();
     !piece.is_comment() && !piece.closes() && last.is_some_and(operator)
 }
 
 /// Whether a space separates the last piece from the next one on the same line.
-fn is_spaced(before: &[Piece<'_>], piece: &Piece<'_>, counts: bool) -> bool {
+fn is_spaced(before: &[LayoutPiece<'_>], piece: &LayoutPiece<'_>, counts: bool) -> bool {
     let Some(last) = before.last() else { return false };
     let symbol =
-        |piece: &Piece<'_>, any: &[&str]| piece.kind == PieceKind::Symbol && any.contains(&piece.text);
+        |piece: &LayoutPiece<'_>, any: &[&str]| piece.kind == PieceKind::Symbol && any.contains(&piece.text);
     if last.prefix
         || symbol(last, &["(", "[", ".", "@", ".."])
         || symbol(piece, &[")", "]", ",", ":", ".", ".."])

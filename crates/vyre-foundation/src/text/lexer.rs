@@ -8,7 +8,7 @@ use super::literal;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::Span;
 
-/// Error limit; lexing and parsing stop here.
+/// Error limit; lexing and parsing stop here: more errors than a person reads at once.
 pub(super) const MAX_FAULTS: usize = 50;
 
 /// The kind of a token.

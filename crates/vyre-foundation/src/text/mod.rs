@@ -49,11 +49,14 @@ use std::str::FromStr;
 ///
 /// ```
 /// use vyre_foundation::text;
-/// let program = text::parse("kernel fill(y: output u32[4]) { region \"fill\" { y[invocation.x] = 7 } }").unwrap();
+/// let program =
+///     text::parse("kernel fill(y: output u32[4]) { region \"fill\" { y[invocation.x] = 7 } }")
+///         .unwrap();
 /// assert_eq!(program.name().map(|name| &**name), Some("fill"));
 /// assert_eq!(text::parse(&text::print(&program)).unwrap(), program);
 ///
-/// let faults = text::parse("kernel fill(y: output u32[4]) { region \"fill\" { y[0] = } }").unwrap_err();
+/// let faults =
+///     text::parse("kernel fill(y: output u32[4]) { region \"fill\" { y[0] = } }").unwrap_err();
 /// assert!(faults.to_string().contains("expected an expression, found `}`"));
 /// ```
 pub fn parse(source: &str) -> Result<Program, Diagnostics> {
@@ -68,7 +71,8 @@ pub fn parse_with(source: &str, constants: &Constants) -> Result<Program, Diagno
 /// Parses a text that contains only functions.
 ///
 /// ```
-/// let functions = vyre_foundation::text::parse_functions("fn square(x: f32) -> f32 { x * x }").unwrap();
+/// let functions =
+///     vyre_foundation::text::parse_functions("fn square(x: f32) -> f32 { x * x }").unwrap();
 /// assert_eq!(&*functions[0].name, "square");
 /// ```
 pub fn parse_functions(source: &str) -> Result<Vec<Function>, Diagnostics> {

@@ -7,8 +7,8 @@
 use super::literal::{write_quoted, write_suffixed, write_value};
 use super::unsuffixed::needs_suffixes;
 use super::vocabulary::{
-    self, AXES, Bindings, Infix, LOGICAL_AND, LOGICAL_OR, atomic_name, is_plain_name, is_scalar_uniform,
-    subgroup_name, workgroup_name,
+    self, AXES, ImpliedBindings, Infix, LOGICAL_AND, LOGICAL_OR, atomic_name, is_plain_name,
+    is_scalar_uniform, subgroup_name, workgroup_name,
 };
 use crate::ir::{Access, Axis, Block, BufferDecl, Domain, Expr, Function, Name, Node, Program};
 use crate::ops::{Op, Signature, Spelling};
@@ -125,7 +125,7 @@ impl<'p> Printer<'p> {
     }
 
     fn buffers(&mut self, buffers: &'p [BufferDecl]) -> fmt::Result {
-        let mut bindings = Bindings::default();
+        let mut bindings = ImpliedBindings::default();
         let mut texts = Vec::with_capacity(buffers.len());
         for decl in buffers {
             texts.push(self.buffer_text(decl, &bindings)?);
@@ -140,7 +140,7 @@ impl<'p> Printer<'p> {
         write!(self.out, "(\n  {}\n)", texts.join(",\n  "))
     }
 
-    fn buffer_text(&self, decl: &BufferDecl, bindings: &Bindings) -> Result<String, fmt::Error> {
+    fn buffer_text(&self, decl: &BufferDecl, bindings: &ImpliedBindings) -> Result<String, fmt::Error> {
         let mut text = String::new();
         if decl.binding != bindings.implied(decl.access) {
             write!(text, "@binding({}) ", decl.binding)?;

@@ -21,16 +21,16 @@ const RETURNED: &str = "has returned";
 
 /// A statement, and the spans of all nodes in it.
 #[derive(Clone)]
-struct Piece {
+struct SpannedNode {
     node: Node,
     spans: Vec<Span>,
 }
 
-impl Piece {
+impl SpannedNode {
     /// A statement that replaces another one at its span.
-    fn at(span: Span, node: Node) -> Piece {
+    fn at(span: Span, node: Node) -> SpannedNode {
         let spans = vec![span; nodes_of(&node)];
-        Piece { node, spans }
+        SpannedNode { node, spans }
     }
 
     fn place(&self) -> Span {
@@ -38,7 +38,7 @@ impl Piece {
     }
 
     /// A copy with these blocks; its expressions are the nodes before those of its blocks.
-    fn with_blocks(&self, blocks: Vec<Vec<Piece>>) -> Piece {
+    fn with_blocks(&self, blocks: Vec<Vec<SpannedNode>>) -> SpannedNode {
         let inside: usize = self.node.blocks().into_iter().map(nodes_in).sum();
         let exprs = nodes_of(&self.node) - inside - 1;
         let mut node = self.node.clone();
@@ -48,11 +48,11 @@ impl Piece {
             *slot = block_of(pieces);
         }
         spans.push(self.place());
-        Piece { node, spans }
+        SpannedNode { node, spans }
     }
 
     /// The statements of its blocks.
-    fn blocks(&self) -> Vec<Vec<Piece>> {
+    fn blocks(&self) -> Vec<Vec<SpannedNode>> {
         let blocks = self.node.blocks();
         let inside: usize = blocks.iter().map(|block| nodes_in(block)).sum();
         let mut spans = self.spans.get(self.spans.len().saturating_sub(inside + 1)..).unwrap_or_default();
@@ -111,21 +111,21 @@ fn nodes_in(block: &Block) -> usize {
 }
 
 /// The statements of a block with their spans, which are taken from the front of `spans`.
-fn pieces(block: &[Node], spans: &mut &[Span]) -> Vec<Piece> {
+fn pieces(block: &[Node], spans: &mut &[Span]) -> Vec<SpannedNode> {
     let piece = |node: &Node| {
         let (own, rest) = spans.split_at(nodes_of(node).min(spans.len()));
         *spans = rest;
-        Piece { node: node.clone(), spans: own.to_vec() }
+        SpannedNode { node: node.clone(), spans: own.to_vec() }
     };
     block.iter().map(piece).collect()
 }
 
-fn block_of(pieces: Vec<Piece>) -> Block {
+fn block_of(pieces: Vec<SpannedNode>) -> Block {
     pieces.into_iter().map(|piece| piece.node).collect::<Vec<Node>>().into()
 }
 
 /// A function as parsed.
-pub(super) struct Read {
+pub(super) struct FunctionParts {
     /// The statements; the last can be the result.
     pub(super) statements: Vec<Node>,
     /// Spans of their nodes.
@@ -142,9 +142,9 @@ pub(super) struct Ended {
 }
 
 /// Moves the result of a function to its end; returns the input if it does not end with a result.
-pub(super) fn at_the_end(read: Read) -> Result<Ended, Read> {
+pub(super) fn at_the_end(read: FunctionParts) -> Result<Ended, FunctionParts> {
     if !read.statements.iter().any(returns) {
-        let Read { mut statements, mut tree, result } = read;
+        let FunctionParts { mut statements, mut tree, result } = read;
         // The result is a bare expression, not a statement.
         return match statements.pop() {
             Some(Node::Eval(value)) => {
@@ -153,14 +153,14 @@ pub(super) fn at_the_end(read: Read) -> Result<Ended, Read> {
             }
             last => {
                 statements.extend(last);
-                Err(Read { statements, tree, result })
+                Err(FunctionParts { statements, tree, result })
             }
         };
     }
     let mut body = pieces(&read.statements, &mut &*read.tree);
     match body.pop() {
-        Some(Piece { node: Node::Eval(value), spans }) => {
-            body.push(Piece { node: Node::assign(RESULT, value), spans });
+        Some(SpannedNode { node: Node::Eval(value), spans }) => {
+            body.push(SpannedNode { node: Node::assign(RESULT, value), spans });
         }
         Some(_) if !read.statements.iter().any(always_returns) => return Err(read),
         last => body.extend(last),
@@ -168,15 +168,15 @@ pub(super) fn at_the_end(read: Read) -> Result<Ended, Read> {
     Ok(ended(&body, read.result))
 }
 
-fn ended(body: &[Piece], result: ValueType) -> Ended {
-    let place = body.first().map(Piece::place).unwrap_or_default();
+fn ended(body: &[SpannedNode], result: ValueType) -> Ended {
+    let place = body.first().map(SpannedNode::place).unwrap_or_default();
     let mut flag = Flag::default();
     let mut rewritten = flag.sequence(body, Around::Function);
     // The statements inserted before the first one have an empty span in the source.
     let before = Span { end: place.start, ..place };
-    let mut first = vec![Piece::at(before, Node::let_(RESULT, Expr::Literal(Value::zero(result))))];
+    let mut first = vec![SpannedNode::at(before, Node::let_(RESULT, Expr::Literal(Value::zero(result))))];
     match flag.asked.get() {
-        true => first.push(Piece::at(before, Node::let_(RETURNED, Expr::bool(false)))),
+        true => first.push(SpannedNode::at(before, Node::let_(RETURNED, Expr::bool(false)))),
         false => {
             flag.is_unused = true;
             rewritten = flag.sequence(body, Around::Function);
@@ -204,19 +204,19 @@ struct Flag {
 }
 
 impl Flag {
-    fn sequence(&self, body: &[Piece], around: Around) -> Vec<Piece> {
+    fn sequence(&self, body: &[SpannedNode], around: Around) -> Vec<SpannedNode> {
         let Some(at) = body.iter().position(|piece| returns(&piece.node)) else { return body.to_vec() };
         let (before, piece, rest) = (&body[..at], &body[at], &body[at + 1..]);
         let mut out = before.to_vec();
         match (&piece.node, returned(&piece.node)) {
             (_, Some(assign)) => {
                 let spans = piece.spans.get(..piece.spans.len().saturating_sub(2)).unwrap_or_default();
-                out.push(Piece { node: assign.clone(), spans: spans.to_vec() });
+                out.push(SpannedNode { node: assign.clone(), spans: spans.to_vec() });
                 if !self.is_unused {
-                    out.push(Piece::at(piece.place(), Node::assign(RETURNED, Expr::bool(true))));
+                    out.push(SpannedNode::at(piece.place(), Node::assign(RETURNED, Expr::bool(true))));
                 }
                 if around == Around::Loop {
-                    out.push(Piece::at(piece.place(), Node::Break));
+                    out.push(SpannedNode::at(piece.place(), Node::Break));
                 }
                 // Unreachable statements are still validated.
                 out.extend(self.guarded(piece, Expr::bool(false), rest, around));
@@ -230,7 +230,7 @@ impl Flag {
                 match around {
                     Around::Loop => {
                         let leave = Node::if_(self.has_returned(), vec![Node::Break]);
-                        out.push(Piece::at(piece.place(), leave));
+                        out.push(SpannedNode::at(piece.place(), leave));
                         out.extend(self.sequence(rest, around));
                     }
                     Around::Function => out.extend(self.unless_returned(piece, rest)),
@@ -249,22 +249,25 @@ impl Flag {
     }
 
     /// An `if` that can return, and the statements after it.
-    fn branches(&self, piece: &Piece, rest: &[Piece]) -> Vec<Piece> {
+    fn branches(&self, piece: &SpannedNode, rest: &[SpannedNode]) -> Vec<SpannedNode> {
         let blocks = piece.blocks();
-        let never = |block: &Vec<Piece>| !block.iter().any(|piece| returns(&piece.node));
-        let always = |block: &Vec<Piece>| block.iter().any(|piece| always_returns(&piece.node));
+        let never = |block: &Vec<SpannedNode>| !block.iter().any(|piece| returns(&piece.node));
+        let always = |block: &Vec<SpannedNode>| block.iter().any(|piece| always_returns(&piece.node));
         let other = match blocks.as_slice() {
             [then, otherwise] if always(then) && never(otherwise) => Some(1),
             [then, otherwise] if always(otherwise) && never(then) => Some(0),
             _ => None,
         };
-        let inside = |(k, block): (usize, &Vec<Piece>)| match other {
+        let inside = |(k, block): (usize, &Vec<SpannedNode>)| match other {
             Some(other) if other == k => {
                 // Declarations in the branch must not be visible after it.
                 let mut whole = Vec::new();
                 if !block.is_empty() {
                     let spans = block.iter().flat_map(|piece| piece.spans.clone()).chain([piece.place()]);
-                    whole.push(Piece { spans: spans.collect(), node: Node::Block(block_of(block.clone())) });
+                    whole.push(SpannedNode {
+                        spans: spans.collect(),
+                        node: Node::Block(block_of(block.clone())),
+                    });
                 }
                 whole.extend_from_slice(rest);
                 self.sequence(&whole, Around::Function)
@@ -284,7 +287,7 @@ impl Flag {
     }
 
     /// The statements that run only if the function did not return in `piece`.
-    fn unless_returned(&self, piece: &Piece, rest: &[Piece]) -> Option<Piece> {
+    fn unless_returned(&self, piece: &SpannedNode, rest: &[SpannedNode]) -> Option<SpannedNode> {
         if rest.is_empty() {
             return None;
         }
@@ -292,11 +295,17 @@ impl Flag {
         self.guarded(piece, condition, rest, Around::Function)
     }
 
-    fn guarded(&self, piece: &Piece, condition: Expr, rest: &[Piece], around: Around) -> Option<Piece> {
+    fn guarded(
+        &self,
+        piece: &SpannedNode,
+        condition: Expr,
+        rest: &[SpannedNode],
+        around: Around,
+    ) -> Option<SpannedNode> {
         if rest.is_empty() {
             return None;
         }
-        let empty = Piece::at(piece.place(), Node::if_(condition, Vec::new()));
+        let empty = SpannedNode::at(piece.place(), Node::if_(condition, Vec::new()));
         Some(empty.with_blocks(vec![self.sequence(rest, around), Vec::new()]))
     }
 }

@@ -3,7 +3,7 @@
 //! A statement pushes its span after those of its expressions and blocks. It ends at the end of its
 //! line, at a `;`, or before the `}` of its block; one that ends with `}` needs no terminator.
 
-use super::cursor::{Failed, Parsed, Parser, excerpt};
+use super::cursor::{Missing, Parsed, Parser, excerpt};
 use super::lexer::Kind;
 use super::notes::SymbolKind;
 use super::returns;
@@ -45,7 +45,7 @@ impl Parser<'_> {
                 break;
             }
             if self.gave_up() {
-                return Err(Failed);
+                return Err(Missing);
             }
             if !self.eat_symbol(";") {
                 self.statement_or_skip(&mut nodes);
@@ -60,7 +60,7 @@ impl Parser<'_> {
         let (start, blocks, spans) = (self.position(), self.blocks, self.tree.len());
         match self.statement() {
             Ok(node) => nodes.push(node),
-            Err(Failed) => {
+            Err(Missing) => {
                 // Keep only the spans of statements that were parsed.
                 self.tree.truncate(spans);
                 self.skip_from(start, blocks);

@@ -152,11 +152,11 @@ pub(super) fn scalar_index() -> Expr {
 /// The implied binding of a declaration without one: one above the largest before it, 0 for
 /// workgroup memory.
 #[derive(Default)]
-pub(super) struct Bindings {
+pub(super) struct ImpliedBindings {
     next: u32,
 }
 
-impl Bindings {
+impl ImpliedBindings {
     pub(super) fn implied(&self, access: Access) -> u32 {
         if access == Access::Workgroup { 0 } else { self.next }
     }

@@ -1,14 +1,14 @@
 //! Checks of declarations: shape, buffers, lengths, functions.
 
 use super::faults::{self, Found};
-use super::sizes::Sizes;
+use super::sizes::FormulaResolver;
 use crate::diagnostics::closest;
 use crate::ir::{Access, BufferDecl, Domain, Expr, Name, Program, Span, Value, walk_block, walk_expr};
 use crate::kernel::{BufferId, KernelBuffer, KernelDomain, Known};
 use hashbrown::HashMap;
 
 /// The resolved declarations.
-pub(super) struct Declared {
+pub(super) struct Declarations {
     pub(super) buffers: Vec<KernelBuffer>,
     pub(super) buffer_ids: HashMap<Name, BufferId>,
     pub(super) function_ids: HashMap<Name, usize>,
@@ -17,10 +17,12 @@ pub(super) struct Declared {
     pub(super) domain: KernelDomain,
 }
 
+/// Limit on workgroup memory, which the interpreter allocates. `matmul` has the most of the
+/// benchmarks, 16 KiB; devices have their own limits.
 const MAX_WORKGROUP_BYTES: u64 = 1 << 30;
 
-pub(super) fn check(program: &Program, found: &mut Found) -> Declared {
-    let at = Storage(program);
+pub(super) fn check(program: &Program, found: &mut Found) -> Declarations {
+    let at = DeclarationSpans(program);
     let size = program.workgroup_size();
     if size.contains(&0) || size.iter().map(|&n| u128::from(n)).product::<u128>() > i32::MAX as u128 {
         found.push(faults::workgroup_size(size).at(at.header()));
@@ -35,13 +37,13 @@ pub(super) fn check(program: &Program, found: &mut Found) -> Declared {
     let domain = domain(program, &buffer_ids, found);
     let function_ids = function_names(program, found);
     let finite = finite_functions(program, &function_ids, found);
-    Declared { buffers, buffer_ids, function_ids, finite, domain }
+    Declarations { buffers, buffer_ids, function_ids, finite, domain }
 }
 
 /// Source spans of declarations, if there is a text.
-struct Storage<'a>(&'a Program);
+struct DeclarationSpans<'a>(&'a Program);
 
-impl Storage<'_> {
+impl DeclarationSpans<'_> {
     /// The domain after `over`, or the header if there is none.
     fn domain(&self) -> Option<Span> {
         self.0.source().map(|map| if map.domain == Span::default() { map.header } else { map.domain })
@@ -64,7 +66,9 @@ fn buffer_names(program: &Program, found: &mut Found) -> HashMap<Name, BufferId>
     let mut ids = HashMap::new();
     for (index, decl) in program.buffers().iter().enumerate() {
         if ids.contains_key(&decl.name) {
-            found.push(faults::duplicate_name(&decl.name, "a buffer").at(Storage(program).buffer(index)));
+            found.push(
+                faults::duplicate_name(&decl.name, "a buffer").at(DeclarationSpans(program).buffer(index)),
+            );
         } else {
             ids.insert(decl.name.clone(), BufferId(index as u32));
         }
@@ -81,7 +85,7 @@ fn bindings(program: &Program, found: &mut Found) {
         match first_with.get(&decl.binding) {
             Some(first) => {
                 let fault = faults::duplicate_binding(decl.binding, &first.name, &decl.name);
-                found.push(fault.at(Storage(program).buffer(index)));
+                found.push(fault.at(DeclarationSpans(program).buffer(index)));
             }
             None => {
                 first_with.insert(decl.binding, decl);
@@ -96,12 +100,12 @@ fn workgroup_memory(program: &Program, found: &mut Found) {
         if decl.access == Access::Workgroup {
             total += u64::from(decl.count) * decl.element.size() as u64;
             if decl.count == 0 {
-                found.push(faults::workgroup_count(&decl.name).at(Storage(program).buffer(index)));
+                found.push(faults::workgroup_count(&decl.name).at(DeclarationSpans(program).buffer(index)));
             }
         }
     }
     if total > MAX_WORKGROUP_BYTES {
-        found.push(faults::workgroup_bytes(total).at(Storage(program).header()));
+        found.push(faults::workgroup_bytes(total).at(DeclarationSpans(program).header()));
     }
 }
 
@@ -110,7 +114,7 @@ fn lengths(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) 
     for (index, decl) in program.buffers().iter().enumerate() {
         let mut len_of = None;
         if let Some(other) = &decl.len_of {
-            let at = Storage(program).buffer(index);
+            let at = DeclarationSpans(program).buffer(index);
             if decl.access != Access::Output {
                 found.push(faults::length_taker(decl).at(at));
             } else if decl.count > 0 {
@@ -122,7 +126,7 @@ fn lengths(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) 
             }
         }
         let length = decl.length.as_ref().and_then(|length| {
-            let at = Storage(program).buffer(index);
+            let at = DeclarationSpans(program).buffer(index);
             if decl.access != Access::Output {
                 found.push(faults::length_taker(decl).at(at));
                 return None;
@@ -132,8 +136,8 @@ fn lengths(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) 
                 return None;
             }
             let what = format!("the length of `{}`", decl.name);
-            let sizes = Sizes { program, ids, what: &what };
-            sizes.formula(length).map_err(|fault| found.push(fault.at(at))).ok()
+            let resolver = FormulaResolver { program, ids, what: &what };
+            resolver.formula(length).map_err(|fault| found.push(fault.at(at))).ok()
         });
         let decl = decl.clone();
         buffers.push(KernelBuffer {
@@ -152,7 +156,7 @@ fn lengths(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) 
             let source = decl.len_of.as_ref().unwrap_or(&decl.name);
             let what = format!("`{}`", decl.name);
             let fault = faults::length_source(&what, source, "the chain of lengths never ends");
-            found.push(fault.at(Storage(program).buffer(index)));
+            found.push(fault.at(DeclarationSpans(program).buffer(index)));
         }
     }
     buffers
@@ -201,22 +205,22 @@ fn domain(program: &Program, ids: &HashMap<Name, BufferId>, found: &mut Found) -
             Ok(id) => {
                 let decl = &program.buffers()[id.index()];
                 if decl.access == Access::Uniform && decl.count == 1 {
-                    found.push(faults::one_invocation(name).at(Storage(program).domain()));
+                    found.push(faults::one_invocation(name).at(DeclarationSpans(program).domain()));
                 }
                 KernelDomain::LenOf(id)
             }
             Err(fault) => {
-                found.push(fault.at(Storage(program).header()));
+                found.push(fault.at(DeclarationSpans(program).header()));
                 KernelDomain::Counts([1, 1, 1])
             }
         },
         Domain::Axes(axes) => {
-            let sizes = Sizes { program, ids, what: "the domain" };
+            let resolver = FormulaResolver { program, ids, what: "the domain" };
             let mut resolved = [const { Known::Const(Value::U32(1)) }; 3];
             for (known, axis) in resolved.iter_mut().zip(axes) {
-                match sizes.axis(axis) {
+                match resolver.axis(axis) {
                     Ok(size) => *known = size,
-                    Err(fault) => found.push(fault.at(Storage(program).domain())),
+                    Err(fault) => found.push(fault.at(DeclarationSpans(program).domain())),
                 }
             }
             KernelDomain::Axes(resolved)
@@ -239,7 +243,8 @@ fn function_names(program: &Program, found: &mut Found) -> HashMap<Name, usize> 
     for (index, function) in program.functions().iter().enumerate() {
         if ids.contains_key(&function.name) {
             found.push(
-                faults::duplicate_name(&function.name, "a function").at(Storage(program).function(index)),
+                faults::duplicate_name(&function.name, "a function")
+                    .at(DeclarationSpans(program).function(index)),
             );
         } else {
             ids.insert(function.name.clone(), index);
@@ -277,7 +282,7 @@ fn finite_functions(program: &Program, ids: &HashMap<Name, usize>, found: &mut F
     for cycle in &search.cycles {
         let mut names: Vec<&str> = cycle.iter().map(|&id| &*program.functions()[id].name).collect();
         names.push(names[0]);
-        found.push(faults::recursion(&names).at(Storage(program).function(cycle[0])));
+        found.push(faults::recursion(&names).at(DeclarationSpans(program).function(cycle[0])));
     }
     search.state.iter().map(|visit| *visit == Visit::Finite).collect()
 }

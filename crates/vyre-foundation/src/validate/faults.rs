@@ -2,7 +2,7 @@
 
 use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::{Access, AtomicOp, BufferDecl, MAX_BLOCK_DEPTH, MAX_EXPR_DEPTH, MAX_MESSAGE_OPERANDS};
-use crate::kernel::uniformity::{Divergence, Rule};
+use crate::kernel::uniformity::{Divergence, UniformityRule};
 use crate::ops::{OpRow, Spelling};
 use crate::types::ValueType;
 
@@ -83,7 +83,8 @@ pub(super) fn subgroup_types(name: &str, given: &[ValueType]) -> Diagnostic {
 }
 
 pub(super) fn operand_count(name: &str, wanted: usize, given: usize) -> Diagnostic {
-    fault(Code::OperandCount, format!("`{name}` takes {wanted} operands, {given} are given"))
+    let plural = if wanted == 1 { "" } else { "s" };
+    fault(Code::OperandCount, format!("`{name}` takes {wanted} operand{plural}, not {given}"))
 }
 
 pub(super) fn condition_type(given: ValueType) -> Diagnostic {
@@ -132,9 +133,9 @@ pub(super) fn workgroup_size(size: [u32; 3]) -> Diagnostic {
 
 pub(super) fn divergent(divergence: Divergence) -> Diagnostic {
     let (code, what, group) = match divergence.rule {
-        Rule::Barrier => (Code::BarrierDivergent, "a barrier", "workgroup"),
-        Rule::Subgroup => (Code::SubgroupDivergent, "a subgroup op", "subgroup"),
-        Rule::BroadcastLane => {
+        UniformityRule::Barrier => (Code::BarrierDivergent, "a barrier", "workgroup"),
+        UniformityRule::Subgroup => (Code::SubgroupDivergent, "a subgroup op", "subgroup"),
+        UniformityRule::BroadcastLane => {
             return fault(Code::LaneNotUniform, "the lane of a broadcast differs between invocations".into())
                 .help("use `subgroup_shuffle`")
                 .at(divergence.at);

@@ -25,7 +25,7 @@ use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::ir::{Program, Span};
 use crate::kernel::{Kernel, KernelBody, facts, uniformity};
 
-pub(crate) use lower::{Noted, Record};
+pub(crate) use lower::{LoweringRecord, Noted};
 
 impl Program {
     /// Validates the program. Computed once; the kernel is a shared handle.
@@ -38,7 +38,7 @@ impl Program {
 #[cfg(feature = "compiler")]
 pub(crate) struct Studied {
     pub(crate) found: Vec<Diagnostic>,
-    pub(crate) record: Record,
+    pub(crate) record: LoweringRecord,
     /// The kernel, if only warnings and divergence were found; its types and uniformity are then
     /// correct.
     pub(crate) kernel: Option<KernelBody>,
@@ -48,7 +48,7 @@ pub(crate) struct Studied {
 /// missing.
 #[cfg(feature = "compiler")]
 pub(crate) fn study(program: &Program, unread: hashbrown::HashSet<crate::ir::Name>) -> Studied {
-    let mut record = Record { unread, ..Record::default() };
+    let mut record = LoweringRecord { unread, ..LoweringRecord::default() };
     let (kernel, found) = examine(program, Some(&mut record));
     Studied { found, record, kernel }
 }
@@ -67,7 +67,7 @@ fn validate(program: &Program) -> Result<Kernel, Diagnostics> {
 }
 
 /// All diagnostics of a program, and its kernel unless names or types are wrong.
-fn examine(program: &Program, record: Option<&mut Record>) -> (Option<KernelBody>, Vec<Diagnostic>) {
+fn examine(program: &Program, record: Option<&mut LoweringRecord>) -> (Option<KernelBody>, Vec<Diagnostic>) {
     let mut found = Vec::new();
     let declared = declarations::check(program, &mut found);
     // A length or domain can name a buffer whose declaration was not parsed.

@@ -8,14 +8,14 @@ use crate::kernel::{BufferId, Known};
 use hashbrown::HashMap;
 
 /// Context for resolving formulas.
-pub(super) struct Sizes<'a> {
+pub(super) struct FormulaResolver<'a> {
     pub(super) program: &'a Program,
     pub(super) ids: &'a HashMap<Name, BufferId>,
     /// What the formula is for, used in messages.
     pub(super) what: &'a str,
 }
 
-impl Sizes<'_> {
+impl FormulaResolver<'_> {
     /// An axis of the domain.
     pub(super) fn axis(&self, axis: &Axis) -> Result<Known, Diagnostic> {
         match axis {

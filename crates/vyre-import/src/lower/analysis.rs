@@ -287,7 +287,8 @@ fn at_ends(statements: &[Statement], exit: Exit, last: bool) -> bool {
     statements.iter().enumerate().all(fits)
 }
 
-/// Maximum number of branches with exits; more would nest too deep.
+/// Maximum number of branches with exits; more would nest too deep. The shaders of
+/// `filetests/import` have at most 2.
 const MAX_BRANCHES: usize = 24;
 
 fn branches(statements: &[Statement], exit: Exit) -> usize {

@@ -8,7 +8,7 @@ use naga::{AtomicFunction, Expression, Handle, TypeInner};
 use vyre_foundation::ir::{AtomicOp, Expr, Name, Node};
 
 /// The element that an atomic operates on.
-struct Target {
+struct AtomicTarget {
     memory: Name,
     index: Expr,
     /// Kind that the shader sees.
@@ -18,7 +18,7 @@ struct Target {
 }
 
 impl<'m> Lower<'m> {
-    fn target(&mut self, pointee: &Pointee) -> Result<Target> {
+    fn target(&mut self, pointee: &Pointee) -> Result<AtomicTarget> {
         let TypeInner::Atomic(scalar) = pointee.inner else {
             return Err(Fault::unsupported("an atomic on memory that is not declared atomic"));
         };
@@ -32,7 +32,7 @@ impl<'m> Lower<'m> {
         }
         let index = self.atomic_index(pointee, kind)?;
         let index = self.shared(index)?;
-        Ok(Target { memory: pointee.memory(kind)?, index, kind, element })
+        Ok(AtomicTarget { memory: pointee.memory(kind)?, index, kind, element })
     }
 
     pub(super) fn atomic_load(&mut self, pointee: &Pointee) -> Result<Expr> {
@@ -100,7 +100,7 @@ impl<'m> Lower<'m> {
 
     fn compare_exchange(
         &mut self,
-        target: Target,
+        target: AtomicTarget,
         compare: Handle<Expression>,
         value: Expr,
         result: Option<Handle<Expression>>,
@@ -124,8 +124,8 @@ impl<'m> Lower<'m> {
 
     /// An atomic that programs lack for this kind: retries until no other write intervened. Returns
     /// the old value.
-    fn replace_in_loop(&mut self, target: Target, op: AtomicOp, value: Expr) -> Result<Expr> {
-        let Target { memory, index, kind, element } = target;
+    fn replace_in_loop(&mut self, target: AtomicTarget, op: AtomicOp, value: Expr) -> Result<Expr> {
+        let AtomicTarget { memory, index, kind, element } = target;
         let value = self.shared(value)?;
         let old = self.fresh("old");
         self.emit(Node::let_(old.clone(), Expr::atomic_load(memory.clone(), index.clone())))?;

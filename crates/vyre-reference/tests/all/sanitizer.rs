@@ -1,16 +1,16 @@
 //! The sanitizer finds and names planted faults, and reports nothing where there are none.
 
 use vyre_foundation::text::parse;
-use vyre_reference::{Fault, Options, Order, Report, run};
+use vyre_reference::{Fault, FaultReport, Order, RunOptions, run};
 
-fn reports(text: &str, inputs: &[&[u8]]) -> Vec<Report> {
+fn reports(text: &str, inputs: &[&[u8]]) -> Vec<FaultReport> {
     let kernel = parse(text).expect("well formed").validate().expect("valid");
     let orders = [Order::Ascending, Order::Descending, Order::Shuffled(3), Order::Interleaved(4)];
     let found = orders.map(|order| {
-        let options = Options { sanitize: true, order, ..Options::default() };
+        let options = RunOptions { sanitize: true, order, ..RunOptions::default() };
         run(&kernel, inputs, &options).expect("the kernel runs").reports
     });
-    let faults = |reports: &[Report]| {
+    let faults = |reports: &[FaultReport]| {
         let mut faults: Vec<Fault> = reports.iter().map(|report| report.fault).collect();
         faults.sort_unstable();
         faults
@@ -146,7 +146,7 @@ fn without_text_the_instruction_is_named() {
     let body = vec![Node::store("y", Expr::u32(9), Expr::u32(1))];
     let y = BufferDecl::output("y", 0, DataType::U32).with_count(4);
     let kernel = Program::wrapped(vec![y], [1, 1, 1], body).validate().expect("valid");
-    let options = Options { sanitize: true, ..Options::default() };
+    let options = RunOptions { sanitize: true, ..RunOptions::default() };
     let done = run(&kernel, &[], &options).expect("the kernel runs");
     let shown: Vec<String> = done.reports.iter().map(ToString::to_string).collect();
     assert_eq!(

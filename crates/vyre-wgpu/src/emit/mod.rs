@@ -40,7 +40,7 @@ use std::num::NonZeroU32;
 use vyre_driver::native::Form;
 use vyre_foundation::ir::{Access, Builtin};
 use vyre_foundation::kernel::{BufferId, Def, KernelBody, Place, Stmt, StmtKind, ValueId};
-use vyre_foundation::legalise::{Steps, Wanted};
+use vyre_foundation::legalise::{Steps, WantedPasses};
 use vyre_foundation::ops::Op;
 use vyre_foundation::types::{Value, ValueType};
 
@@ -62,8 +62,8 @@ pub(crate) const LACKING: &[Op] = &[
 ];
 
 /// Forms that the legaliser must establish. Stores canonicalise NaNs here, so they need no help.
-pub(crate) const WANTED: Wanted =
-    Wanted { steps: Steps::One, nan_stores: false, half_floats: true, exits: false };
+pub(crate) const WANTED: WantedPasses =
+    WantedPasses { steps: Steps::One, nan_stores: false, half_floats: true, exits: false };
 
 /// Value of the first status word after an invocation trapped; the second word holds the code.
 pub(crate) const TRAPPED: u32 = 1;
@@ -129,8 +129,8 @@ pub(crate) mod word {
     pub(crate) const FIRST: u32 = 8;
 }
 
-/// Size, in words, up to which uniform buffers are stored in the parameters; below every device's
-/// limit for uniform memory.
+/// Size, in words, up to which uniform buffers are stored in the parameters: 8 KiB, half of the
+/// least that Vulkan guarantees for uniform memory (16 KiB).
 const MOST_PACKED_WORDS: u32 = 2048;
 
 impl Layout {
@@ -629,7 +629,8 @@ fn returns(block: &[Stmt]) -> bool {
     block.iter().any(|stmt| ends(&stmt.kind) || stmt.kind.blocks().into_iter().any(returns))
 }
 
-/// Rows of workgroups per plane of a folded grid; see `fold` in the dispatch.
+/// Rows of workgroups per plane of a folded grid; see `fold` in the dispatch. The largest power of
+/// two below the 65,535 workgroups per axis that WebGPU guarantees.
 pub(crate) const FOLD: u32 = 32_768;
 
 /// Unsigned integer type of the same width.

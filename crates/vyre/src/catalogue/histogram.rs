@@ -9,7 +9,8 @@ use super::text::{grid_of, kernel};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::DataType;
 
-/// Maximum number of bins: their tables are in workgroup memory.
+/// Maximum number of bins: their tables are in workgroup memory. A workgroup on a GPU has one table
+/// of this size, or four of 256 bins, which take 4 KiB of the 16 KiB that WebGPU guarantees.
 pub const MOST_BINS: u32 = 1024;
 
 /// Counts of the values 0 to `bins - 1` among unsigned elements; others are ignored.

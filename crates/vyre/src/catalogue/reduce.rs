@@ -15,10 +15,11 @@ use super::text::{grid_of, joins, kernel, lines, number, widened};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{Combine, DataType, Value};
 
-/// Elements reduced by one workgroup.
+/// Elements reduced by one workgroup: 256 for each of the 32 strands. It decides the order of float
+/// sums, so that changing it changes results.
 pub const BLOCK: u32 = 8192;
 
-/// Strands of a block.
+/// Strands of a block: the lanes of a warp, and two to four vectors of a processor.
 pub(super) const STRANDS: u32 = 32;
 
 /// Lanes of a workgroup: the vector width on the processor, one per strand elsewhere.

@@ -29,7 +29,7 @@ const TEXTS: &[(&str, &str)] = programs! {
 /// Elements of buffers without a fixed length: not a multiple of any vector or workgroup, and
 /// little for the interpreter, which runs each program once per certification.
 const ELEMENTS: usize = 250;
-/// Time limit for a backend on one program.
+/// Time limit for a backend on one program. The helper has a minute for the whole set.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// A program of the set.

@@ -7,7 +7,7 @@ use vyre::catalogue::{OPS, Plan, find};
 use vyre::ir::Program;
 use vyre_driver::registry::{backend_dispatches, registered_backends};
 use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend};
-use vyre_reference::{CpuRef, Fault, Options, run};
+use vyre_reference::{CpuRef, Fault, RunOptions, run};
 use vyre_samples::Sample;
 
 const SIZES: [u32; 9] = [0, 1, 2, 7, 63, 64, 65, 1000, 4097];
@@ -39,11 +39,11 @@ impl VyreBackend for Sanitized {
         config: &DispatchConfig,
     ) -> Result<Vec<Vec<u8>>, BackendError> {
         let borrowed: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-        let options = Options {
+        let options = RunOptions {
             overrides: config.overrides(),
             subgroup_size: self.0.subgroup_size.max(1),
             sanitize: true,
-            ..Options::default()
+            ..RunOptions::default()
         };
         let done = run(&program.validate()?, &borrowed, &options)
             .map_err(|error| BackendError::new(error.to_string()))?;

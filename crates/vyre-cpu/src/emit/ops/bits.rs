@@ -16,14 +16,19 @@ impl Emitter<'_> {
         if reg_type.is_wide() { self.builder.reduce(I32, count) } else { count }
     }
 
-    /// Counts bits with instructions for it; the counts are 32-bit lanes.
+    /// Counts bits with the instructions of AVX-512; the counts are 32-bit lanes.
     pub(super) fn count_lanes(&mut self, count: BitCount, reg_type: RegType, pieces: &[Operand]) -> Pieces {
         let counts = self.each(pieces, |this, x| match count {
             BitCount::Ones => this.builder.count_ones(x),
             BitCount::LeadingZeros => this.builder.leading_zeros(x),
             BitCount::TrailingZeros => {
                 let below = this.below_lowest(reg_type, x);
-                this.builder.count_ones(below)
+                if this.builder.counts_bits() {
+                    return this.builder.count_ones(below);
+                }
+                let all = this.constant(reg_type, reg_type.ty.bits().into());
+                let above = this.builder.leading_zeros(below);
+                this.builder.sub(all, above)
             }
         });
         if !reg_type.is_wide() {
@@ -37,10 +42,10 @@ impl Emitter<'_> {
     pub(super) fn count_vector(&mut self, count: BitCount, x: Operand) -> Operand {
         let reg_type = RegType { ty: ValueType::U32, vector: true };
         match count {
-            BitCount::Ones => self.popcount(reg_type, x),
+            BitCount::Ones => self.builder.count_ones(x),
             BitCount::TrailingZeros => {
                 let below = self.below_lowest(reg_type, x);
-                self.popcount(reg_type, below)
+                self.builder.count_ones(below)
             }
             BitCount::LeadingZeros => {
                 let mut smeared = x;
@@ -49,7 +54,7 @@ impl Emitter<'_> {
                     smeared = self.builder.or(smeared, shifted);
                 }
                 let above = self.builder.not(smeared);
-                self.popcount(reg_type, above)
+                self.builder.count_ones(above)
             }
         }
     }
@@ -59,23 +64,6 @@ impl Emitter<'_> {
         let ones = self.constant(reg_type, u64::MAX);
         let less = self.builder.add(x, ones);
         self.builder.and_not(less, x)
-    }
-
-    fn popcount(&mut self, reg_type: RegType, x: Operand) -> Operand {
-        let (pairs, fours) = (self.constant(reg_type, 0x5555_5555), self.constant(reg_type, 0x3333_3333));
-        let (eights, ones) = (self.constant(reg_type, 0x0F0F_0F0F), self.constant(reg_type, 0x0101_0101));
-        let odd = self.builder.shift_right_const(x, 1);
-        let odd = self.builder.and(odd, pairs);
-        let by_two = self.builder.sub(x, odd);
-        let high = self.builder.shift_right_const(by_two, 2);
-        let high = self.builder.and(high, fours);
-        let low = self.builder.and(by_two, fours);
-        let by_four = self.builder.add(low, high);
-        let high = self.builder.shift_right_const(by_four, 4);
-        let sum = self.builder.add(by_four, high);
-        let by_eight = self.builder.and(sum, eights);
-        let total = self.builder.mul(by_eight, ones);
-        self.builder.shift_right_const(total, 24)
     }
 
     pub(super) fn shift(&mut self, shift: Shift, reg_type: RegType, x: Operand, count: Operand) -> Operand {

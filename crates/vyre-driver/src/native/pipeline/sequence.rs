@@ -7,10 +7,10 @@
 //! require single dispatches.
 
 use super::{Pipeline, kept, run_jobs};
-use crate::native::argument::{Argument, Memory};
+use crate::native::argument::{BoundArgument, Memory};
 use crate::native::plan::LaunchPlan;
 use crate::native::resident::{Held, InstanceState, Locked, merged};
-use crate::native::{Device, Few, Job, Variant};
+use crate::native::{Few, Job, NativeDevice, Variant};
 use crate::observability::{LaunchRecord, device_time_wanted, observe_launch};
 use crate::{BackendError, Binding, DispatchConfig, Failed, SequenceStep};
 use std::borrow::Cow;
@@ -19,13 +19,13 @@ use vyre_foundation::ir::Access;
 use vyre_foundation::launch::Launch;
 
 /// Runs dispatches in order, with as many per submission as the device accepts.
-pub(in crate::native) fn run<D: Device>(
+pub(in crate::native) fn run<D: NativeDevice>(
     shared: &Arc<InstanceState<D>>,
     steps: &mut [SequenceStep<'_, '_>],
 ) -> Result<(), Failed> {
     let mut done = 0;
     while done < steps.len() {
-        let joined = Joined::of(shared, &steps[done..]);
+        let joined = JoinedDispatches::of(shared, &steps[done..]);
         let count = joined.pipelines.len().max(1);
         let ran = match &mut steps[done..done + count] {
             [SequenceStep { pipeline, bindings, config }] => {
@@ -40,23 +40,23 @@ pub(in crate::native) fn run<D: Device>(
 }
 
 /// Dispatches that run as one.
-struct Joined<'a, D: Device> {
+struct JoinedDispatches<'a, D: NativeDevice> {
     pipelines: Vec<&'a Pipeline<D>>,
     held: Vec<Held<D::Memory>>,
 }
 
 /// A dispatch that is ready to run.
-struct Planned<'m, D: Device> {
+struct Planned<'m, D: NativeDevice> {
     variant: Arc<Variant<D::Code>>,
     launch: Launch,
-    arguments: Few<Argument<'m, D::Memory>>,
+    arguments: Few<BoundArgument<'m, D::Memory>>,
     record: LaunchRecord,
 }
 
-impl<'a, D: Device> Joined<'a, D> {
+impl<'a, D: NativeDevice> JoinedDispatches<'a, D> {
     /// Takes as many of the first steps as can run together.
-    fn of(shared: &Arc<InstanceState<D>>, steps: &[SequenceStep<'a, '_>]) -> Joined<'a, D> {
-        let mut joined = Joined { pipelines: Vec::new(), held: Vec::new() };
+    fn of(shared: &Arc<InstanceState<D>>, steps: &[SequenceStep<'a, '_>]) -> JoinedDispatches<'a, D> {
+        let mut joined = JoinedDispatches { pipelines: Vec::new(), held: Vec::new() };
         let most = if device_time_wanted() { 1 } else { shared.device.sequence_steps() };
         if most < 2 {
             return joined;
@@ -93,7 +93,7 @@ impl<'a, D: Device> Joined<'a, D> {
     }
 
     fn run(self, steps: &mut [SequenceStep<'_, '_>]) -> Result<(), Failed> {
-        let Joined { pipelines, held } = self;
+        let JoinedDispatches { pipelines, held } = self;
         let Some(device) = pipelines.first().map(|pipeline| pipeline.device()) else { return Ok(()) };
         let held = merged(held);
         let locked: Vec<Locked<'_, D::Memory>> = held.iter().map(Held::lock).collect();
@@ -127,7 +127,7 @@ impl<'a, D: Device> Joined<'a, D> {
     }
 }
 
-impl<D: Device> Pipeline<D> {
+impl<D: NativeDevice> Pipeline<D> {
     /// Plans a dispatch on bound memory; its resident buffers are shared with other dispatches.
     fn planned<'m>(
         &self,
@@ -140,7 +140,7 @@ impl<D: Device> Pipeline<D> {
             None => unreachable!("every resident buffer of a sequence is held"),
         };
         let bound = self.bound.iter().zip(bindings);
-        let mut arguments: Few<Argument<'_, D::Memory>> =
+        let mut arguments: Few<BoundArgument<'_, D::Memory>> =
             bound.map(|(&buffer, binding)| self.bind(buffer, binding, resident)).collect();
         let mut record = LaunchRecord::default();
         arguments.iter().for_each(|argument| argument.count(&mut record));

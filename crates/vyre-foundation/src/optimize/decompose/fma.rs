@@ -10,7 +10,7 @@
 //! rounded once. If a factor is zero or not finite, the plain operations are exact; an addend that
 //! is not finite is the result.
 
-use super::Sequence;
+use super::SequenceEmitter;
 use crate::kernel::ValueId;
 use crate::ops::Op;
 use crate::types::{Value, ValueType};
@@ -35,7 +35,7 @@ struct Wide {
     low: ValueId,
 }
 
-impl Sequence<'_, '_, '_> {
+impl SequenceEmitter<'_, '_, '_> {
     pub(super) fn fused(&mut self, x: ValueId, y: ValueId, z: ValueId) -> ValueId {
         if self.ty(x) == ValueType::F64 { self.fused_double([x, y, z]) } else { self.fused_single([x, y, z]) }
     }

@@ -8,12 +8,12 @@
 
 use super::super::walk::each_stmt;
 use super::{Variable, Walk, assigned};
-use crate::kernel::interval::{Interval, Order};
+use crate::kernel::interval::{Interval, Relation};
 use crate::kernel::{Def, LocalId, Stmt, StmtKind, ValueId};
 use crate::ops::Op;
 use hashbrown::HashMap;
 
-/// Maximum number of variables tried.
+/// Maximum number of variables tried. None of the benchmarks and filetests has more than 2.
 const MOST_VARIABLES: usize = 32;
 
 /// Maximum number of iterations that are followed by another one. `before` holds the variables
@@ -35,7 +35,7 @@ fn compared(walk: &Walk<'_>, body: &[Stmt]) -> Vec<LocalId> {
     let mut found = Vec::new();
     each_stmt(body, &mut |stmt| {
         let StmtKind::Def(_, Def::Op(op, operands)) = &stmt.kind else { return };
-        if Order::of(*op, true).is_none() || !walk.kernel.ty(operands[0]).is_integer() {
+        if Relation::of(*op, true).is_none() || !walk.kernel.ty(operands[0]).is_integer() {
             return;
         }
         for operand in operands.iter() {
@@ -287,19 +287,19 @@ impl Round<'_, '_> {
 
     /// The path restricted to a condition that is true or false.
     fn narrowed(&self, mut way: Way, condition: ValueId, holds: bool) -> Way {
-        for (order, operands) in self.walk.implied(condition, holds) {
+        for (relation, operands) in self.walk.implied(condition, holds) {
             let moved = operands.map(|operand| match self.changes.get(&operand) {
                 Some(Change::Moved(by)) => by.single(),
                 Some(Change::Divided(_) | Change::Multiplied(_) | Change::Became(_)) | None => None,
             });
             let [x, y] = operands.map(|operand| self.walk.ranges[operand.index()]);
-            let (by, order, other) = match moved {
-                [Some(by), None] => (by, order, y),
-                [None, Some(by)] => (by, order.mirrored(), x),
+            let (by, relation, other) = match moved {
+                [Some(by), None] => (by, relation, y),
+                [None, Some(by)] => (by, relation.mirrored(), x),
                 [Some(_), Some(_)] | [None, None] => continue,
             };
             let moved = plus(way.start, Interval::only(by));
-            let now = order.left(moved.meet(self.full).unwrap_or(moved), other);
+            let now = relation.left(moved.meet(self.full).unwrap_or(moved), other);
             way.start = way.start.meet(plus(now, Interval::only(-by))).unwrap_or(way.start);
             way.compared = way.compared.join(Interval::only(by));
         }

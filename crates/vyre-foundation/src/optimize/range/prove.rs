@@ -18,11 +18,11 @@
 //! that none of these proves stays checked: it comes from border handling or memory, and
 //! hardly any launch would prove it.
 
-use super::{Bound, Limit, Undo, Walk};
+use super::{Limit, Undo, UpperBound, Walk};
 use crate::ir::{Access, Builtin, Span};
-use crate::kernel::interval::{Interval, Order};
+use crate::kernel::interval::{Interval, Relation};
 use crate::kernel::known::Lookup;
-use crate::kernel::proof::{Check, Doubts, Proof, Quantity, Reg, Source, Step, is_empty_with};
+use crate::kernel::proof::{Check, Doubts, Proof, ProofStep, Quantity, QuantitySource, Reg, is_empty_with};
 use crate::kernel::{
     BufferId, Def, KernelBody, KernelDomain, Known, LocalId, Operands, Place, Stmt, StmtKind, ValueId,
 };
@@ -57,10 +57,10 @@ const GUARDS: usize = 8;
 const KNOWN_DEPTH: usize = 4;
 
 /// The proof as far as it is written.
-pub(super) struct Writer {
+pub(super) struct ProofWriter {
     proof: Proof,
     /// The register of each step, so that equal steps share one.
-    registers: HashMap<Step, Reg>,
+    registers: HashMap<ProofStep, Reg>,
     /// Per register: its values in any launch, and whether they are the same in every launch.
     always: Vec<Interval>,
     fixed: Vec<bool>,
@@ -94,11 +94,11 @@ pub(super) struct Writer {
     pub(super) at: Option<Span>,
 }
 
-impl Writer {
+impl ProofWriter {
     /// Continues the proof of the kernel.
-    pub(super) fn new(body: &mut KernelBody, assume: &Assume) -> Writer {
+    pub(super) fn new(body: &mut KernelBody, assume: &Assume) -> ProofWriter {
         let before = std::mem::take(&mut body.proof);
-        let mut writer = Writer {
+        let mut writer = ProofWriter {
             proof: Proof { steps: Vec::new(), checks: before.checks },
             registers: HashMap::new(),
             always: Vec::new(),
@@ -130,14 +130,14 @@ impl Writer {
         self.proof
     }
 
-    fn push(&mut self, step: Step, body: &KernelBody, assume: &Assume) -> Reg {
+    fn push(&mut self, step: ProofStep, body: &KernelBody, assume: &Assume) -> Reg {
         let reg = self.proof.steps.len() as Reg;
-        let mut fixed = !matches!(step, Step::Launch(..));
+        let mut fixed = !matches!(step, ProofStep::Launch(..));
         let mut operands = step;
         operands.each_register(|reg| fixed &= self.fixed[*reg as usize]);
         self.fixed.push(fixed);
         // The values in any launch do not tell how those of one launch relate.
-        let relates = matches!(step, Step::Outside(_, within) if !self.fixed[within as usize]);
+        let relates = matches!(step, ProofStep::Outside(_, within) if !self.fixed[within as usize]);
         let any = step.evaluate(&self.always, &mut Unknown);
         self.always.push(if relates { Interval::new(0, 1) } else { any });
         for (typical, [length, parameter]) in self.typical.iter_mut().zip(TYPICAL) {
@@ -179,11 +179,11 @@ impl Walk<'_> {
         let (below, buffer) = match place {
             Place::Buffer(buffer) => {
                 let length = self.interval_of_length(buffer);
-                (self.step(Step::Launch(Quantity::Len(buffer), length)), Some(buffer))
+                (self.step(ProofStep::Launch(Quantity::Len(buffer), length)), Some(buffer))
             }
             Place::Array(array) => {
                 let count = self.body.arrays[array.index()].count;
-                (self.step(Step::Within(Interval::only(count.into()))), None)
+                (self.step(ProofStep::Within(Interval::only(count.into()))), None)
             }
         };
         let index = self.register(index);
@@ -204,7 +204,7 @@ impl Walk<'_> {
                 let [index, below] = self.registers([lesser, greater]);
                 let proved = self.proves_below(index, below, None);
                 if proved {
-                    self.restrict(lesser, Order::Less, greater);
+                    self.restrict(lesser, Relation::Less, greater);
                 }
                 proved
             }
@@ -254,21 +254,21 @@ impl Walk<'_> {
             let implied =
                 guard == index || (guard < index && is_empty_with(&self.writer.proof.steps, index, guard));
             if !implied {
-                index = self.step(Step::If(index, guard));
+                index = self.step(ProofStep::If(index, guard));
             }
         }
         index
     }
 
-    fn step(&mut self, step: Step) -> Reg {
+    fn step(&mut self, step: ProofStep) -> Reg {
         if let Some(&reg) = self.writer.registers.get(&step) {
             return reg;
         }
         let reg = self.writer.push(step, self.body, &self.assume);
         match self.writer.always[reg as usize].single() {
             // What no launch can change is a constant.
-            Some(_) if !matches!(step, Step::Within(_)) => {
-                let constant = self.step(Step::Within(self.writer.always[reg as usize]));
+            Some(_) if !matches!(step, ProofStep::Within(_)) => {
+                let constant = self.step(ProofStep::Within(self.writer.always[reg as usize]));
                 self.writer.registers.insert(step, constant);
                 constant
             }
@@ -294,14 +294,14 @@ impl Walk<'_> {
             return reg;
         }
         if self.writer.depth >= DEPTH || self.writer.proof.steps.len() >= MOST_STEPS {
-            return self.step(Step::Within(self.intervals[value.index()]));
+            return self.step(ProofStep::Within(self.intervals[value.index()]));
         }
         self.writer.depth += 1;
         let mut reg = self.defined(value);
         self.writer.depth -= 1;
         if let Some(restricted) = self.writer.restricted[value.index()] {
             let is_subset = self.derives(restricted, reg);
-            reg = if is_subset { restricted } else { self.step(Step::Both(reg, restricted)) };
+            reg = if is_subset { restricted } else { self.step(ProofStep::Both(reg, restricted)) };
         }
         self.writer.memo[value.index()] = (self.writer.question, reg);
         reg
@@ -311,23 +311,23 @@ impl Walk<'_> {
     fn derives(&self, from: Reg, whole: Reg) -> bool {
         match self.writer.proof.steps[from as usize] {
             _ if from == whole => true,
-            Step::Where(x, ..) | Step::If(x, _) => self.derives(x, whole),
-            Step::Both(x, y) => self.derives(x, whole) || self.derives(y, whole),
-            Step::Argument { args, k, .. } => self.derives(args[usize::from(k)], whole),
-            Step::Within(_)
-            | Step::Launch(..)
-            | Step::Op { .. }
-            | Step::Difference(..)
-            | Step::Sum { .. }
-            | Step::Either(..)
-            | Step::Outside(..)
-            | Step::Counter { .. } => false,
+            ProofStep::Where(x, ..) | ProofStep::If(x, _) => self.derives(x, whole),
+            ProofStep::Both(x, y) => self.derives(x, whole) || self.derives(y, whole),
+            ProofStep::Argument { args, k, .. } => self.derives(args[usize::from(k)], whole),
+            ProofStep::Within(_)
+            | ProofStep::Launch(..)
+            | ProofStep::Op { .. }
+            | ProofStep::Difference(..)
+            | ProofStep::Sum { .. }
+            | ProofStep::Either(..)
+            | ProofStep::Outside(..)
+            | ProofStep::Counter { .. } => false,
         }
     }
 
     /// The register of a value by its definition.
     fn defined(&mut self, value: ValueId) -> Reg {
-        let fallback = Step::Within(self.intervals[value.index()]);
+        let fallback = ProofStep::Within(self.intervals[value.index()]);
         // A loop counter has no definition; its loop restricts it.
         let Some(def) = self.definitions[value.index()].clone() else { return self.step(fallback) };
         let quantity = match &def {
@@ -348,7 +348,7 @@ impl Walk<'_> {
         match quantity {
             Some(quantity) => {
                 let otherwise = self.interval_of(value, &def);
-                self.step(Step::Launch(quantity, otherwise))
+                self.step(ProofStep::Launch(quantity, otherwise))
             }
             None => self.step(fallback),
         }
@@ -358,7 +358,7 @@ impl Walk<'_> {
         let [operand, result] = [operands[0], value].map(|value| self.body.ty(value));
         let by_integers = operands.iter().all(|&operand| !self.body.ty(operand).is_float());
         if !by_integers || result.is_float() || operands.len() > 3 {
-            return self.step(Step::Within(self.intervals[value.index()]));
+            return self.step(ProofStep::Within(self.intervals[value.index()]));
         }
         if op == Op::Select {
             return self.of_select(value, [operands[0], operands[1], operands[2]]);
@@ -371,16 +371,16 @@ impl Walk<'_> {
             && operand.is_integer()
         {
             if op == Op::Sub && !operand.is_signed_integer() && self.at_most(y, x) {
-                return self.step(Step::Difference(args[0], args[1]));
+                return self.step(ProofStep::Difference(args[0], args[1]));
             }
             if op == Op::Add
                 && let Some(limit) = self.limit_of_sum(x, y).or_else(|| self.limit_of_sum(y, x))
             {
                 let limit = self.computed(limit);
-                return self.step(Step::Sum { x: args[0], y: args[1], limit });
+                return self.step(ProofStep::Sum { x: args[0], y: args[1], limit });
             }
         }
-        self.step(Step::Op { op, args, count: operands.len() as u8, operand, result })
+        self.step(ProofStep::Op { op, args, count: operands.len() as u8, operand, result })
     }
 
     /// Each arm of a select, where its condition holds or fails.
@@ -388,7 +388,7 @@ impl Walk<'_> {
         let decided = self.computed(condition);
         let [yes, no] = [(yes, true), (no, false)].map(|(arm, holds)| self.of_arm(arm, condition, holds));
         let [operand, result] = [condition, value].map(|value| self.body.ty(value));
-        self.step(Step::Op { op: Op::Select, args: [decided, yes, no], count: 3, operand, result })
+        self.step(ProofStep::Op { op: Op::Select, args: [decided, yes, no], count: 3, operand, result })
     }
 
     fn of_arm(&mut self, arm: ValueId, condition: ValueId, holds: bool) -> Reg {
@@ -408,7 +408,7 @@ impl Walk<'_> {
     }
 
     fn at_most(&self, lesser: ValueId, greater: ValueId) -> bool {
-        self.reaches(lesser, Bound { by: Limit::Value(greater), strict: false })
+        self.reaches(lesser, UpperBound { by: Limit::Value(greater), strict: false })
     }
 
     /// The `n` of a known `x < n - y` in which the difference is not negative.
@@ -426,13 +426,13 @@ impl Walk<'_> {
     }
 
     /// Restricts both sides of a comparison that holds at the current point.
-    pub(super) fn restrict(&mut self, x: ValueId, order: Order, y: ValueId) {
+    pub(super) fn restrict(&mut self, x: ValueId, relation: Relation, y: ValueId) {
         if self.writer.proof.steps.len() >= MOST_STEPS {
             return;
         }
         let [from_x, from_y] = self.registers([x, y]);
-        let lesser = self.step(Step::Where(from_x, order, from_y));
-        let greater = self.step(Step::Where(from_y, order.mirrored(), from_x));
+        let lesser = self.step(ProofStep::Where(from_x, relation, from_y));
+        let greater = self.step(ProofStep::Where(from_y, relation.mirrored(), from_x));
         self.enter(lesser);
         self.set_restricted(x, lesser, INVERSE_DEPTH);
         self.set_restricted(y, greater, INVERSE_DEPTH);
@@ -441,7 +441,7 @@ impl Walk<'_> {
     /// Restricts a loop counter inside its loop.
     pub(super) fn restrict_counter(&mut self, counter: ValueId, [from, to, step]: [ValueId; 3]) {
         let [from, to, step] = [from, to, step].map(|bound| self.register(bound));
-        let reg = self.step(Step::Counter { from, to, step });
+        let reg = self.step(ProofStep::Counter { from, to, step });
         self.enter(reg);
         self.set_restricted(counter, reg, 0);
     }
@@ -461,7 +461,7 @@ impl Walk<'_> {
         let reg = self.register(value);
         for &within in &assumed {
             let reached = self.reached(reg, 0);
-            let outside = self.step(Step::Outside(reached, within));
+            let outside = self.step(ProofStep::Outside(reached, within));
             match &mut self.writer.trial {
                 Some(conditions) => conditions.push((local, outside)),
                 None => self.require_inside(outside),
@@ -473,7 +473,7 @@ impl Walk<'_> {
 
     /// Requires a register that is 0 if an assumption holds. Any proof in the loop can rely on it.
     fn require_inside(&mut self, outside: Reg) {
-        let below = self.step(Step::Within(Interval::only(1)));
+        let below = self.step(ProofStep::Within(Interval::only(1)));
         let check = Check { index: outside, below, of: Doubts::ALL };
         if !check.holds(&self.writer.always) && !self.writer.proof.checks.contains(&check) {
             self.writer.proof.checks.push(check);
@@ -528,9 +528,9 @@ impl Walk<'_> {
         if starts.is_empty() || self.writer.trials >= MOST_TRIALS {
             return Vec::new();
         }
-        let mut hull = self.step(Step::Within(Interval::only(0)));
+        let mut hull = self.step(ProofStep::Within(Interval::only(0)));
         for &(_, reg) in &starts {
-            hull = self.step(Step::Either(hull, reg));
+            hull = self.step(ProofStep::Either(hull, reg));
         }
         let mut assumed: Vec<(LocalId, Reg)> = starts.iter().map(|&(local, _)| (local, hull)).collect();
         let broken = self.trial(body, &assumed);
@@ -538,8 +538,8 @@ impl Walk<'_> {
         for (assumption, &(local, first)) in assumed.iter_mut().zip(&starts) {
             if broken.contains(&local) {
                 let full = Interval::of_type(self.body.locals[local.index()].ty);
-                let most = self.step(Step::Within(Interval::only(full.high)));
-                assumption.1 = self.step(Step::Either(first, most));
+                let most = self.step(ProofStep::Within(Interval::only(full.high)));
+                assumption.1 = self.step(ProofStep::Either(first, most));
             }
         }
         assumed.retain(|&(local, within)| {
@@ -603,7 +603,7 @@ impl Walk<'_> {
         for (k, operand) in operands.iter().enumerate() {
             let args = self.registers([x, y]);
             if self.writer.always[args[k] as usize].single().is_none() {
-                let reg = self.step(Step::Argument { op, args, k: k as u8, ty, of, result: to });
+                let reg = self.step(ProofStep::Argument { op, args, k: k as u8, ty, of, result: to });
                 self.set_restricted(*operand, reg, depth - 1);
             }
         }
@@ -655,7 +655,7 @@ fn has_inverse(op: Op) -> bool {
 /// Every launch at once: nothing is known.
 struct Unknown;
 
-impl Source for Unknown {
+impl QuantitySource for Unknown {
     fn quantity(&mut self, _quantity: Quantity) -> Option<Interval> {
         None
     }
@@ -671,7 +671,8 @@ struct Typical<'a> {
     parameter: u32,
 }
 
-/// Many elements.
+/// Many elements. These three are guesses about launches: they decide which checks are worth a
+/// place in the proof, and never whether an access is in range. Chosen, not measured.
 const LARGE: u32 = 3 << 20;
 /// So few elements that a matrix with rows of them is possible.
 const MEDIUM: u32 = 3 << 10;
@@ -699,7 +700,7 @@ impl Lookup for Typical<'_> {
     }
 }
 
-impl Source for Typical<'_> {
+impl QuantitySource for Typical<'_> {
     fn quantity(&mut self, quantity: Quantity) -> Option<Interval> {
         match quantity {
             Quantity::Len(buffer) => self.length(buffer).map(|length| Interval::only(length.into())),

@@ -1,7 +1,7 @@
 //! A backend in one file: it walks kernels statement by statement, one invocation after the other.
 
 use std::time::{Duration, Instant};
-use vyre_driver::native::{Built, Device, Form, Job, Memory, Native, NativeBackend};
+use vyre_driver::native::{Built, Form, Job, Memory, Native, NativeBackend, NativeDevice};
 use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DispatchConfig};
 use vyre_foundation::kernel::{Def, Kernel, KernelBody, Place, PrivateArray, Stmt, StmtKind, ValueId};
 use vyre_foundation::ops::eval;
@@ -10,7 +10,7 @@ use vyre_foundation::types::Value;
 
 const ID: &str = "walker";
 
-/// The backend. To be linked in, a crate submits it to the registry; a runtime can also be given one.
+/// The backend. A crate submits it to the registry to link it; a runtime also accepts an instance.
 pub(crate) struct Walker(pub(crate) Native<Walk>);
 
 impl NativeBackend for Walker {
@@ -24,7 +24,7 @@ impl NativeBackend for Walker {
 /// Its device: the code of a kernel is the kernel.
 pub(crate) struct Walk;
 
-impl Device for Walk {
+impl NativeDevice for Walk {
     type Code = ();
     type Memory = ();
 
