@@ -13,9 +13,7 @@ use vyre_driver::native::{Built, Failed, Form, Job, Native, NativeBackend, Nativ
 use vyre_driver::registry::{
     BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, nth_device, stamp_of_files,
 };
-use vyre_driver::{
-    BackendError, CacheLimits, DeviceProfile, DispatchConfig, default_supported_ops, process_exit,
-};
+use vyre_driver::{BackendError, CacheLimits, DeviceProfile, DispatchConfig, default_supported_ops};
 use vyre_foundation::emit::STOPPED;
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Launch;
@@ -100,18 +98,7 @@ impl Cuda {
     }
 }
 
-unsafe extern "C" {
-    /// The C library's `atexit`: handlers run in reverse order of registration.
-    safe fn atexit(call: extern "C" fn()) -> std::ffi::c_int;
-}
-
-/// Makes process exit wait for threads that are inside a driver. Loaded libraries register their
-/// exit handlers on load, so this handler runs before theirs.
-fn end_after_own_threads() {
-    if atexit(process_exit::wait_outside) != 0 {
-        tracing::debug!("the process may end while a driver is at work");
-    }
-}
+vyre_driver::exit_handlers!();
 
 /// A device with its context, cached binaries and pooled sessions.
 #[derive(Debug)]

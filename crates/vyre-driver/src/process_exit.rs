@@ -9,7 +9,8 @@
 //! While a driver is still being loaded, exit handlers registered earlier run after the driver's
 //! teardown, and later ones cannot be registered yet. Destructors of the exiting thread's
 //! thread-local values run before all of them: the process's first thread has [one](watch_end) that
-//! waits.
+//! waits. On Linux it has it before `main`, so that this holds for programs that use vyre only on
+//! other threads ([`exit_handlers`](crate::exit_handlers)).
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -72,8 +73,38 @@ fn is_first_thread() -> bool {
 
 /// Makes the process wait for threads that are [`Inside`] when its first thread exits, if this is
 /// the first thread. Called by every function that opens drivers on other threads.
-pub fn watch_end() {
+pub extern "C" fn watch_end() {
     END.with(|_| ());
+}
+
+/// Makes process exit wait for threads that are inside a driver, in a crate that loads one. Defines
+/// `end_after_own_threads`, to be called after each load, and an initialiser that [watches
+/// the end](crate::process_exit::watch_end) from before `main`. Expands to unsafe declarations of
+/// the C library's functions.
+#[macro_export]
+macro_rules! exit_handlers {
+    () => {
+        unsafe extern "C" {
+            /// The C library's `atexit`: handlers run in reverse order of registration.
+            safe fn atexit(call: extern "C" fn()) -> std::ffi::c_int;
+        }
+
+        /// Makes process exit wait for threads that are inside a driver. Loaded libraries register
+        /// their exit handlers on load, so this handler runs before theirs.
+        fn end_after_own_threads() {
+            if atexit($crate::process_exit::wait_outside) != 0 {
+                tracing::debug!("the process may end while a driver is at work");
+            }
+        }
+
+        /// Runs on the first thread before `main`, or on the thread that loads this library.
+        // SAFETY: the section holds functions of this type. This one needs nothing that `main` sets
+        // up: it reads a link in `/proc` and registers a destructor with the C library.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        #[used]
+        #[unsafe(link_section = ".init_array")]
+        static WATCH_END: extern "C" fn() = $crate::process_exit::watch_end;
+    };
 }
 
 /// Marks its thread as possibly inside a driver, until dropped.

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 use vyre_driver::native::{Built, Failed, Form, Job, Native, NativeBackend, NativeDevice};
-use vyre_driver::process_exit;
 use vyre_driver::registry::{
     BackendCapability, BackendDevices, BackendPrecedence, BackendRegistration, nth_device, stamp_of_files,
 };
@@ -99,18 +98,7 @@ impl OpenCl {
     }
 }
 
-unsafe extern "C" {
-    /// The C library's `atexit`: handlers run in reverse order of registration.
-    safe fn atexit(call: extern "C" fn()) -> std::ffi::c_int;
-}
-
-/// Makes process exit wait for threads that are inside a driver. Loaded libraries register their
-/// exit handlers on load, so this handler runs before theirs.
-fn end_after_own_threads() {
-    if atexit(process_exit::wait_outside) != 0 {
-        tracing::debug!("the process may end while a driver is at work");
-    }
-}
+vyre_driver::exit_handlers!();
 
 impl NativeDevice for Core {
     type Code = Compiled;
