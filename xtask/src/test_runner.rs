@@ -19,8 +19,15 @@ const AT_ONCE: usize = 2;
 /// Number of slowest tests listed.
 const LISTED: usize = 10;
 /// Slowest binaries, which start first so that none of them runs alone at the end.
-const LONGEST_FIRST: [&str; 6] =
-    ["vyre-cli cli", "vyre all", "vyre-opencl all", "vyre-wgpu all", "vyre-cpu", "vyre"];
+const LONGEST_FIRST: [&str; 7] = [
+    "vyre all",
+    "vyre-conform filetests",
+    "vyre-wgpu all",
+    "vyre-cli cli",
+    "vyre-cpu all",
+    "vyre-macros mistakes",
+    "vyre-opencl all",
+];
 
 /// Test binary.
 struct Binary {
