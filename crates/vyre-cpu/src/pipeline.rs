@@ -70,7 +70,7 @@ pub(crate) type CpuJob<'a, 'm> = Job<'a, 'm, Processor>;
 const MOST_ELEMENTS: u64 = u32::MAX as u64 - MOST_STRIDE as u64;
 
 /// Runs a dispatch in place.
-pub(crate) fn run(mut job: CpuJob<'_, '_>) -> Result<(), BackendError> {
+pub(crate) fn run(job: CpuJob<'_, '_>) -> Result<(), BackendError> {
     let kernel = &*job.variant.kernel;
     let empty = BufferEntry { data: EMPTY.as_ptr().cast_mut(), length: 0 };
     let mut entries = Few::from_elem(empty, kernel.buffers.len());

@@ -71,14 +71,14 @@ impl<'m> Layout<'m> {
     pub(crate) fn add(
         &mut self,
         arguments: &[EntryArgument],
-        bound: Few<BoundArgument<'m, DeviceMemory>>,
+        bound: &mut [BoundArgument<'m, DeviceMemory>],
         value: impl Fn(&BoundArgument<'m, DeviceMemory>) -> u64,
     ) {
         let number = self.items.len();
         let (mut buffers, mut fills) = (Few::new(), Few::new());
         for bound in bound {
             let id = bound.buffer;
-            let given = match bound {
+            let given = match bound.take() {
                 bound if arguments.contains(&EntryArgument::Value(id)) => {
                     KernelArgument::Value(value(&bound))
                 }
@@ -214,7 +214,7 @@ mod tests {
         let (read, mut both, mut zero, mut any) = ([1_u8; 300], [2_u8; 4], [3_u8; 5], [4_u8; 6]);
         let mut layout = Layout::default();
         let arguments = [EntryArgument::Control, EntryArgument::Value(BufferId(5))];
-        let buffers = [
+        let mut buffers = [
             bound(0, Memory::Write(&mut any), 6, Start::Anything),
             bound(1, Memory::Read(&read), 300, Start::Own),
             bound(2, Memory::Write(&mut both), 4, Start::Own),
@@ -222,7 +222,7 @@ mod tests {
             bound(4, Memory::Read(&[]), 0, Start::Own),
             bound(5, Memory::Read(&[7]), 1, Start::Own),
         ];
-        layout.add(&arguments, buffers.into_iter().collect(), |_| 7);
+        layout.add(&arguments, &mut buffers, |_| 7);
         assert_eq!((layout.copied_in(), layout.copied_out()), (0..1024, 512..1536));
         let places: Vec<u64> = (0..6).map(|id| layout.argument(0, BufferId(id), 1 << 20)).collect();
         let at = |offset: u64| (1 << 20) + offset;

@@ -141,7 +141,7 @@ impl SessionCall<'_> {
         let mut items = Vec::with_capacity(jobs.len());
         for Job { variant, launch, arguments, .. } in jobs {
             debug_assert!(variant.code.is_of(context));
-            let values = self.values(&variant.code, &arguments).map_err(begun)?;
+            let values = self.values(&variant.code, arguments).map_err(begun)?;
             let value = |bound: &BoundArgument<'_, DeviceMemory>| {
                 values.iter().find(|(id, _)| *id == bound.buffer).map_or(0, |(_, value)| *value)
             };

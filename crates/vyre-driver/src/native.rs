@@ -249,7 +249,7 @@ pub struct Job<'a, 'm, D: NativeDevice> {
     /// The size of the launch.
     pub launch: &'a Launch,
     /// The memory of every bound buffer, in binding order.
-    pub arguments: Few<BoundArgument<'m, D::Memory>>,
+    pub arguments: &'a mut [BoundArgument<'m, D::Memory>],
     /// The configuration.
     pub config: &'a DispatchConfig,
     /// Whether to measure the kernel's time on the device.
@@ -271,6 +271,6 @@ impl<'m, D: NativeDevice> Job<'_, 'm, D> {
     /// An element of a read-only buffer, zero out of range; `None` if the host cannot read the
     /// buffer.
     pub fn element(&self, device: &D, id: BufferId, index: u32) -> Option<Value> {
-        argument::element(device, &self.variant.kernel, &self.arguments, id, index)
+        argument::element(device, &self.variant.kernel, self.arguments, id, index)
     }
 }

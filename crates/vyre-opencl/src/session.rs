@@ -242,14 +242,14 @@ impl<'a> Session<'a> {
     /// Enqueues the kernel. Nothing is launched after `deadline`.
     pub(crate) fn launch<'m>(
         &self,
-        arguments: impl IntoIterator<Item = BoundArgument<'m, Resident>>,
+        arguments: &mut [BoundArgument<'m, Resident>],
         launch: &Launch,
         deadline: Option<Instant>,
     ) -> Result<Launched<'m>, BackendError> {
         let control = self.control()?;
         let mut launched = Launched { attached: Vec::new(), control, events: Vec::new(), late: false };
         for bound in arguments {
-            launched.attached.push((bound.buffer, self.attach(bound)?));
+            launched.attached.push((bound.buffer, self.attach(bound.take())?));
         }
         if launch.grid.contains(&0) {
             return Ok(launched);

@@ -8,7 +8,9 @@ use crate::memory::Budget;
 use crate::{Bound, Dispatch, RunError, RunOptions};
 use std::sync::LazyLock;
 use std::time::Duration;
-use vyre_driver::native::{Built, Form, Job, Memory, Native, NativeBackend, NativeDevice, Start};
+use vyre_driver::native::{
+    BoundArgument, Built, Form, Job, Memory, Native, NativeBackend, NativeDevice, Start,
+};
 use vyre_driver::registry::{BackendCapability, BackendPrecedence, BackendRegistration};
 use vyre_driver::{
     BackendError, DeviceClass, DeviceProfile, DispatchConfig, Schedule, default_supported_ops,
@@ -103,16 +105,17 @@ impl NativeDevice for Interpreter {
             timeout: job.config.timeout,
             ..defaults
         };
-        let bound = job.arguments.into_iter().filter_map(|argument| match argument.memory {
-            Memory::Read(bytes) => Some(Bound::Read(bytes)),
-            Memory::Write(bytes) => {
-                // The oracle does not rely on a proof that everything is written.
-                let start = if argument.start == Start::Anything { Start::Zero } else { argument.start };
-                start.apply(bytes);
-                Some(Bound::Write(bytes))
-            }
-            Memory::Resident(()) | Memory::ResidentMut(()) => None,
-        });
+        let bound =
+            job.arguments.iter_mut().map(BoundArgument::take).filter_map(|argument| match argument.memory {
+                Memory::Read(bytes) => Some(Bound::Read(bytes)),
+                Memory::Write(bytes) => {
+                    // The oracle does not rely on a proof that everything is written.
+                    let start = if argument.start == Start::Anything { Start::Zero } else { argument.start };
+                    start.apply(bytes);
+                    Some(Bound::Write(bytes))
+                }
+                Memory::Resident(()) | Memory::ResidentMut(()) => None,
+            });
         let (kernel, budget) = (&*job.variant.kernel, Budget::new(options.memory_limit));
         let dispatch = Dispatch { kernel, launch: job.launch, options: &options, budget };
         match dispatch.execute(bound.collect()) {

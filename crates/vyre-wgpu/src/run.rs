@@ -57,7 +57,7 @@ fn submit(core: &Core, jobs: &[WgpuJob<'_, '_>], times: Option<Times>) -> Result
     let device = &*code.device;
     jobs.iter().try_for_each(|job| check(core, job))?;
     let named = |error| named(&first.variant.kernel, error);
-    let bytes = jobs.iter().flat_map(|job| &job.arguments).map(|argument| argument.bytes as u64).sum();
+    let bytes = jobs.iter().flat_map(|job| job.arguments.iter()).map(|argument| argument.bytes as u64).sum();
     let submitted = device.watch(|| {
         let mut encoder = device.device.create_command_encoder(&Default::default());
         let encode = |job| encode(job, &mut encoder, times.as_ref());
@@ -98,7 +98,7 @@ fn check(core: &Core, job: &WgpuJob<'_, '_>) -> Result<(), BackendError> {
     let (code, kernel) = (&job.variant.code, &*job.variant.kernel);
     check_groups(core, job)?;
     let most = code.device.limits.max_storage_buffer_binding_size;
-    for argument in &job.arguments {
+    for argument in job.arguments.iter() {
         if argument.bytes as u64 > most {
             let (name, bytes) = (&kernel.buffer(argument.buffer).decl.name, argument.bytes);
             let name = format!("the {bytes} bytes of buffer `{name}` (at most {most} on its device)");

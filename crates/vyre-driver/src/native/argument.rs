@@ -58,6 +58,14 @@ impl Start<'_> {
     }
 }
 
+impl<'a, M> BoundArgument<'a, M> {
+    /// Takes the memory out, for as long as the call lasts; leaves nothing to read in its place.
+    pub fn take(&mut self) -> BoundArgument<'a, M> {
+        let memory = std::mem::replace(&mut self.memory, Memory::Read(&[]));
+        BoundArgument { memory, ..*self }
+    }
+}
+
 impl<M> BoundArgument<'_, M> {
     /// Adds the bytes that a launch moves from and to the caller's memory for this argument.
     pub(super) fn count(&self, record: &mut LaunchRecord) {

@@ -8,7 +8,7 @@ pub(super) mod sequence;
 use super::argument::element;
 use super::code_cache::CodeCache;
 use super::plan::{Asked, LaunchPlan, Recognition};
-use super::resident::{Held, InstanceState, Lent, Locked, lent};
+use super::resident::{InstanceState, Lent, lent, lock_and_lend};
 use super::slots::Outputs;
 use super::{BoundArgument, Failed, Few, Form, Job, Memory, NativeDevice, Start, Variant};
 use crate::containment::{contain, contain_call};
@@ -243,14 +243,14 @@ impl<D: NativeDevice> Pipeline<D> {
     /// `timed`.
     fn run(
         &self,
-        mut arguments: Few<BoundArgument<'_, D::Memory>>,
+        arguments: &mut [BoundArgument<'_, D::Memory>],
         config: &DispatchConfig,
         timed: bool,
     ) -> Result<Option<Duration>, BackendError> {
         let mut plan = LaunchPlan::last(&self.recognition);
         let began = config.timeout.map(|_| Instant::now());
-        let ran = self.plan(&mut plan, &arguments, config).and_then(|variant| {
-            plan.settle_starts(&mut arguments);
+        let ran = self.plan(&mut plan, arguments, config).and_then(|variant| {
+            plan.settle_starts(arguments);
             let left = config.after(began.map_or(Duration::ZERO, |began| began.elapsed()));
             let job = Job { variant: &variant, launch: &plan.launch, arguments, config: &left, timed };
             let ran = contain_call(self.device().id(), || self.device().run(job));
@@ -286,12 +286,12 @@ impl<D: NativeDevice> Pipeline<D> {
             Input::Host(_) => None,
             Input::Resident(handle) => Some((*handle, false)),
         });
-        let held = self.shared.residents.hold(uses.collect())?;
-        let mut locked: Few<Locked<'_, D::Memory>> = held.iter().map(Held::lock).collect();
-        let mut lent: Few<Lent<'_, D::Memory>> = locked.iter_mut().map(Locked::lend).collect();
+        let (mut held, mut locked, mut lent) = (Few::new(), Few::new(), Few::new());
+        self.shared.residents.hold(uses, &mut held)?;
+        lock_and_lend(&held, &mut locked, &mut lent);
         let mut outputs = self.outputs(inputs, &mut lent, slots, config)?;
         let arguments = self.arguments(inputs, &mut lent, &mut outputs, slots);
-        match arguments.and_then(|arguments| self.run(arguments, config, timed)) {
+        match arguments.and_then(|mut arguments| self.run(&mut arguments, config, timed)) {
             Ok(device) => {
                 let bytes = inputs.iter().map(Input::host_bytes).sum();
                 Ok((device, outputs.finish(bytes, slots)))
@@ -398,13 +398,13 @@ impl<D: NativeDevice> Pipeline<D> {
             let mut arguments = kept(self.arguments(inputs, &mut [], outputs, slots), &mut failure)?;
             let variant = kept(self.plan(&mut plan, &arguments, config), &mut failure)?;
             plan.settle_starts(&mut arguments);
-            Some((variant, plan.launch, Some(arguments)))
+            Some((variant, plan.launch, arguments))
         });
         let mut planned: Vec<_> = planned.collect();
         let jobs = planned.iter_mut().map(|(variant, launch, arguments)| Job {
             variant: &**variant,
             launch: &*launch,
-            arguments: arguments.take().unwrap_or_default(),
+            arguments,
             config,
             timed: false,
         });
@@ -490,12 +490,12 @@ impl<D: NativeDevice> Pipeline<D> {
     }
 
     /// The resident buffers of a call, and whether each is written.
-    fn residents(&self, bindings: &[Binding<'_>]) -> Few<(u64, bool)> {
+    fn residents(&self, bindings: &[Binding<'_>]) -> impl Iterator<Item = (u64, bool)> {
         let resident = |(binding, &id): (&Binding<'_>, &BufferId)| match binding {
             Binding::Resident(handle) => Some((*handle, self.access(id).is_output())),
             Binding::Read(_) | Binding::ReadWrite(_) | Binding::Write(_) => None,
         };
-        bindings.iter().zip(&self.bound).filter_map(resident).collect()
+        bindings.iter().zip(&self.bound).filter_map(resident)
     }
 
     /// Binds a buffer; `resident` resolves a handle to its memory.
@@ -525,9 +525,9 @@ impl<D: NativeDevice> Pipeline<D> {
         if !self.check_bindings(bindings)? {
             return self.run_with(bindings, config, |_| unreachable!("no buffer of the call is resident"));
         }
-        let held = self.shared.residents.hold(self.residents(bindings))?;
-        let mut locked: Few<Locked<'_, D::Memory>> = held.iter().map(Held::lock).collect();
-        let mut lent_memory: Few<Lent<'_, D::Memory>> = locked.iter_mut().map(Locked::lend).collect();
+        let (mut held, mut locked, mut lent_memory) = (Few::new(), Few::new(), Few::new());
+        self.shared.residents.hold(self.residents(bindings), &mut held)?;
+        lock_and_lend(&held, &mut locked, &mut lent_memory);
         self.run_with(bindings, config, |handle| lent(&mut lent_memory, handle))
     }
 
@@ -545,7 +545,7 @@ impl<D: NativeDevice> Pipeline<D> {
             argument.count(&mut record);
             arguments.push(argument);
         }
-        self.run(arguments, &config.merged(&self.config), device_time_wanted())?;
+        self.run(&mut arguments, &config.merged(&self.config), device_time_wanted())?;
         Ok(((), record))
     }
 }

@@ -80,21 +80,32 @@ impl<M> Residents<M> {
         buffers.remove(&handle).map(drop).ok_or_else(|| self.missing(handle))
     }
 
-    /// The buffers that a call uses, each with whether it is written. They are in handle order, the
-    /// lock order that prevents deadlock between calls. A written buffer must not be bound twice.
-    pub(super) fn hold(&self, mut uses: Few<(u64, bool)>) -> Result<Few<Held<M>>, BackendError> {
-        if uses.is_empty() {
-            return Ok(Few::new());
+    /// Adds the buffers that a call uses, each with whether it is written, to `held`. They are in
+    /// handle order, the lock order that prevents deadlock between calls. A written buffer must not
+    /// be bound twice.
+    pub(super) fn hold(
+        &self,
+        uses: impl Iterator<Item = (u64, bool)>,
+        held: &mut Few<Held<M>>,
+    ) -> Result<(), BackendError> {
+        let mut buffers = None;
+        for (handle, written) in uses {
+            let at = held.partition_point(|held| held.handle < handle);
+            match held.get(at).filter(|held| held.handle == handle) {
+                None => {
+                    let resident = self.find(buffers.get_or_insert_with(|| self.read()), handle)?;
+                    held.insert(at, Held { handle, written, resident });
+                }
+                Some(same) if written || same.written => return Err(self.bound_twice(handle)),
+                Some(_) => {}
+            }
         }
-        uses.sort_unstable();
-        if let Some(pair) = uses.windows(2).find(|pair| pair[0].0 == pair[1].0 && (pair[0].1 || pair[1].1)) {
-            let message = format!("resident buffer {} is bound twice, and the kernel writes it", pair[0].0);
-            return Err(self.failed(message));
-        }
-        uses.dedup();
-        let buffers = self.read();
-        let hold = |(handle, written)| Ok(Held { handle, written, resident: self.find(&buffers, handle)? });
-        uses.into_iter().map(hold).collect()
+        Ok(())
+    }
+
+    #[cold]
+    fn bound_twice(&self, handle: u64) -> BackendError {
+        self.failed(format!("resident buffer {handle} is bound twice, and the kernel writes it"))
     }
 
     fn missing(&self, handle: u64) -> BackendError {
@@ -165,6 +176,22 @@ impl<M> Locked<'_, M> {
             Guard::Exclusive(guard) => Memory::ResidentMut(&mut **guard),
         };
         Lent { handle: self.0.handle, bytes: self.0.resident.bytes, memory: Some(memory) }
+    }
+}
+
+/// Locks the buffers of a call, and lends each. The lists are the caller's, so that nothing is
+/// moved once it is in its place.
+#[inline]
+pub(super) fn lock_and_lend<'h, 'l, M>(
+    held: &'h [Held<M>],
+    locked: &'l mut Few<Locked<'h, M>>,
+    lent: &mut Few<Lent<'l, M>>,
+) {
+    for held in held {
+        locked.push(held.lock());
+    }
+    for locked in locked {
+        lent.push(locked.lend());
     }
 }
 

@@ -38,8 +38,10 @@ const CALLS_OF_A_STALE_LEVEL: u64 = 4;
 /// Floor of the deviation: no machine is quieter than 2%. 0.5%: not used again after a disturbance
 /// (`used_again`).
 const LEAST_DEVIATION: f64 = 0.02;
-/// Residuals are capped at this in the CUSUM: one call, however slow, is not a change. 4: a few
-/// slow calls beside vyre's own work make it leave the faster backend (`disturbed_calls`).
+/// Residuals are capped at this in the CUSUM, or at three deviations if that is more: one call,
+/// however slow, is not a change. 4: a few slow calls beside vyre's own work make it leave the
+/// faster backend (`disturbed_calls`). Without the deviations, the allowance of a noisy backend
+/// that becomes slower grows beyond the cap, and it is never left.
 const LARGEST_STEP: f64 = 1.0;
 /// Slowdown of a call that does not count towards a change: 28%, or three quarters of a deviation.
 /// 0.1: not used again after a disturbance (`used_again`). 0.6: more than 3% overhead
@@ -101,8 +103,9 @@ impl Pace {
         let variance = self.variance + variance_weight * (tame * tame - self.variance);
         let fast_level = self.fast_level + FAST_WEIGHT * (log - self.fast_level);
         let allowance = ALLOWANCE.max(0.75 * deviation);
-        let slower = (self.slower + residual.min(LARGEST_STEP) - allowance).max(0.0);
-        let faster = (self.faster + (-residual).min(LARGEST_STEP) - allowance).max(0.0);
+        let most = LARGEST_STEP.max(3.0 * deviation);
+        let slower = (self.slower + residual.min(most) - allowance).max(0.0);
+        let faster = (self.faster + (-residual).min(most) - allowance).max(0.0);
         Pace { recent, level, fast_level, calm_level: self.calm_after(level), variance, slower, faster }
     }
 
@@ -290,6 +293,21 @@ mod tests {
         // Noise of a factor of two either way, in a repeating order.
         let (_, alarm) = after((0..5_000u64).map(|k| [1_000, 2_000, 500, 1_400, 700][(k % 5) as usize]));
         assert_eq!(alarm, None);
+    }
+
+    /// Slow calls widen the deviation, and with it the allowance; the alarm comes all the same.
+    #[test]
+    fn a_slowdown_of_a_noisy_backend_sets_off_the_alarm() {
+        for noise in [[1_000, 1_000, 1_000], [1_000, 1_300, 800], [1_000, 2_000, 500], [1_000, 4_000, 250]] {
+            for factor in [20, 1_000] {
+                let usual = (0..60).map(|k| noise[k % 3]);
+                let (_, alarm) = after(usual.clone());
+                assert_eq!(alarm, None, "{noise:?}");
+                let (_, alarm) = after(usual.chain((0..40).map(|k| factor * noise[k % 3])));
+                let calls = alarm.map(|call| call - 59);
+                assert!(calls.is_some_and(|calls| calls <= 8), "{noise:?}, {factor}x: {calls:?}");
+            }
+        }
     }
 
     #[test]

@@ -65,10 +65,12 @@ impl<'a, D: NativeDevice> JoinedDispatches<'a, D> {
             let made = step.pipeline.as_any().and_then(|made| made.downcast_ref::<Pipeline<D>>());
             let Some(pipeline) = made.filter(|made| Arc::ptr_eq(&made.shared, shared)) else { break };
             let checked = pipeline.check_bindings(step.bindings);
-            let held = checked.and_then(|_| shared.residents.hold(pipeline.residents(step.bindings)));
+            let mut held = Few::new();
+            let holding =
+                checked.and_then(|_| shared.residents.hold(pipeline.residents(step.bindings), &mut held));
             // A refused dispatch reports its error when it runs alone.
-            let Ok(held) = held else { break };
-            if step.config.merged(&pipeline.config).timeout.is_some()
+            if holding.is_err()
+                || step.config.merged(&pipeline.config).timeout.is_some()
                 || joined.is_early(pipeline, step.bindings)
             {
                 break;
@@ -110,7 +112,7 @@ impl<'a, D: NativeDevice> JoinedDispatches<'a, D> {
         let jobs = planned.iter_mut().zip(&configs).map(|(planned, config)| Job {
             variant: &*planned.variant,
             launch: &planned.launch,
-            arguments: std::mem::take(&mut planned.arguments),
+            arguments: &mut planned.arguments,
             config,
             timed: false,
         });

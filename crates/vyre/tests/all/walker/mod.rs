@@ -56,7 +56,7 @@ impl NativeDevice for Walk {
     }
 
     fn run(&self, mut job: Job<'_, '_, Self>) -> Result<Option<Duration>, BackendError> {
-        for argument in &mut job.arguments {
+        for argument in job.arguments.iter_mut() {
             if let Memory::Write(bytes) = &mut argument.memory {
                 argument.start.apply(bytes);
             }
