@@ -15,10 +15,11 @@ use crate::register_pressure::fits_registers;
 use crate::row_reductions::runs_along;
 use crate::schedule::{interleave, nested};
 use crate::store_forwarding::forward;
-use crate::vector::{Calc, Frame, Index, Inst, VectorCode};
+use crate::vector::{Calc, Frame, Index, Inst, Reg, VectorCode};
 use std::cell::Cell;
 use std::sync::LazyLock;
 use vyre_foundation::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind};
+use vyre_foundation::ir::Op;
 
 /// Default number of lanes of a vector, and so the subgroup size: one piece of 32 bytes with 32-bit
 /// lanes, or two of 16.
@@ -130,8 +131,9 @@ pub(crate) fn vector_form(
 /// - double, if the default vector is a single piece, on which a core would mostly wait for the
 ///   last result of each op. Not if lanes go one by one anyway (atomics, tables), if each lane
 ///   walks along a row, or if most of the live values would spill;
-/// - four times the default, if the kernel sums floats in order or is one chain of ops, and loads
-///   neighbouring elements: each op waits for the one before, so more of them run side by side;
+/// - four times the default, if the kernel sums floats in order, is one chain of ops or carries one
+///   through its loops, and loads neighbouring elements: each op waits for the one before, so more
+///   of them run side by side;
 /// - four times the default, if it loads and stores only neighbouring elements of one or two bytes,
 ///   of which double the default is a single piece in 16-bit lanes;
 /// - double, if the default vector is several pieces, all values fit the registers and lanes do not
@@ -178,7 +180,7 @@ fn in_lanes(kernel: &KernelBody, workgroup: [u32; 3], effort: Effort, machine: M
                     return widest;
                 }
             }
-            if is_one_piece && (waits_for_sums(kernel) || is_chain(&wide)) {
+            if is_one_piece && (waits_for_sums(kernel) || is_chain(&wide) || carries_chains(&wide)) {
                 let widest = lower(kernel, 4 * LANES, workgroup, effort);
                 if loads_together(&widest) && fits_registers(&widest, machine, 1) {
                     return widest;
@@ -274,23 +276,29 @@ fn sums(kernel: &KernelBody, body: &[Stmt]) -> bool {
         })
 }
 
+/// Latency of an op on floats, in ops on integers: 3 or 4 cycles on current processors. With 2,
+/// `polynomial` does not count as a chain.
+const FLOATS: usize = 3;
+
+/// Latency of a vector op, in ops on integers.
+fn latency(code: &VectorCode, reg: Reg, op: Op) -> usize {
+    let least = if code.reg_type(reg).ty.is_float() { FLOATS } else { 1 };
+    least.max(usize::from(op.row().cost))
+}
+
 /// Whether straight-line code is little more than one chain of ops, such as a polynomial: a core's
 /// window is too short to find independent ops in later vectors.
 fn is_chain(code: &VectorCode) -> bool {
     // With 0, saxpy has 32 lanes, which memory does not feed. From 6 to 24, only `polynomial`
     // counts as a chain.
     const LONG: usize = 12;
-    // Latency of an op on floats, in ops on integers: 3 or 4 cycles on current processors. With 2,
-    // `polynomial` does not count as a chain.
-    const FLOATS: usize = 3;
     let Frame::Rows { full, .. } = &code.frame else { return false };
     let (mut depths, mut ops) = (vec![0; code.regs.len()], 0);
     for inst in full {
         match inst {
             Inst::Def(reg, Calc::Op(op, args)) if code.reg_type(*reg).vector => {
-                let least = if code.reg_type(*reg).ty.is_float() { FLOATS } else { 1 };
                 let before = args.iter().map(|arg| depths[arg.0 as usize]).max().unwrap_or(0);
-                depths[reg.0 as usize] = before + least.max(usize::from(op.row().cost));
+                depths[reg.0 as usize] = before + latency(code, *reg, *op);
                 ops += 1;
             }
             Inst::Def(..) | Inst::Set(..) | Inst::Store(_) => {}
@@ -298,6 +306,64 @@ fn is_chain(code: &VectorCode) -> bool {
         }
     }
     ops >= LONG && depths.into_iter().max().unwrap_or(0) >= 2 * ops
+}
+
+/// Whether every innermost loop of vector ops [carries a chain](carries_chain).
+fn carries_chains(code: &VectorCode) -> bool {
+    fn innermost<'c>(insts: &'c [Inst], found: &mut Vec<&'c [Inst]>) {
+        for inst in insts {
+            let before = found.len();
+            nested(inst).into_iter().for_each(|insts| innermost(insts, found));
+            match inst {
+                Inst::Loop { body, .. } if found.len() == before => found.push(body),
+                _ => {}
+            }
+        }
+    }
+    let Frame::Rows { full, .. } = &code.frame else { return false };
+    let mut loops = Vec::new();
+    innermost(full, &mut loops);
+    loops.retain(|body| {
+        let is_vector = |reg: &Reg| code.reg_type(*reg).vector;
+        body.iter().any(|inst| matches!(inst, Inst::Def(reg, Calc::Op(..)) if is_vector(reg)))
+    });
+    !loops.is_empty() && loops.into_iter().all(|body| carries_chain(code, body))
+}
+
+/// Whether each iteration of a counted loop mostly waits for the one before, as in a generator of
+/// random numbers. A core starts about two ops on floats or three on integers per cycle, so of two
+/// pieces, the ops take a cycle or two thirds of one each; the chain has to take half as long
+/// again.
+fn carries_chain(code: &VectorCode, body: &[Inst]) -> bool {
+    // Latency since the start of the iteration, of what depends on the iteration before.
+    let mut regs: Vec<Option<usize>> = vec![None; code.regs.len()];
+    let mut vars: Vec<Option<Option<usize>>> = vec![None; code.vars.len()];
+    let (mut floats, mut integers) = (0, 0);
+    for inst in body {
+        match inst {
+            Inst::Def(_, Calc::Any(_) | Calc::All(_) | Calc::Atomic { .. } | Calc::Subgroup { .. }) => {
+                return false;
+            }
+            Inst::Def(reg, Calc::Get(var)) if code.reg_type(*reg).vector => {
+                let is_set = body.iter().any(|inst| matches!(inst, Inst::Set(set, _) if set == var));
+                regs[reg.0 as usize] = *vars[var.0 as usize].get_or_insert(is_set.then_some(0));
+            }
+            Inst::Def(reg, Calc::Op(op, args)) if code.reg_type(*reg).vector => {
+                let before = args.iter().filter_map(|arg| regs[arg.0 as usize]).max();
+                let latency = latency(code, *reg, *op);
+                regs[reg.0 as usize] = before.map(|before| before + latency);
+                let all = if code.reg_type(*reg).ty.is_float() { &mut floats } else { &mut integers };
+                *all += usize::from(op.row().cost).max(1);
+            }
+            Inst::Set(var, reg) => vars[var.0 as usize] = Some(regs[reg.0 as usize]),
+            Inst::If { then, otherwise, .. } if then.is_empty() && matches!(otherwise[..], [Inst::Break]) => {
+            }
+            Inst::Def(..) => {}
+            _ => return false,
+        }
+    }
+    let chain = vars.into_iter().flatten().flatten().max().unwrap_or(0);
+    2 * chain >= 3 * floats + 2 * integers
 }
 
 fn has_loops(block: &[Stmt]) -> bool {
