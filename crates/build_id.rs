@@ -1,6 +1,6 @@
-//! The build script of the crates whose code decides what programs do: it sets `VYRE_BUILD_ID` to
-//! the crate's version and a hash of its sources, so that what was measured with other sources is
-//! not used with these.
+//! The build script of crates whose code affects results or speed: it sets `VYRE_BUILD_ID` to the
+//! crate's version and a hash of its sources, so that measurements made with other sources are not
+//! reused.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 fn main() {
     let version = env("CARGO_PKG_VERSION");
     let folders = folders(&env("CARGO_PKG_NAME"), Path::new(&env("CARGO_MANIFEST_DIR")));
-    // A folder that is not there, as beside a published crate, would have this run at every build.
+    // Naming a folder that does not exist, as for a published crate, would rerun this script at
+    // every build.
     for folder in folders.iter().filter(|folder| folder.exists()) {
         println!("cargo:rerun-if-changed={}", folder.display());
     }
@@ -19,14 +20,15 @@ fn env(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|error| panic!("cargo sets {name} for build scripts: {error}"))
 }
 
-/// Where a crate's code is. What lowers and optimizes programs for the driver is the foundation's.
+/// The folders with a crate's code. The driver's include those of the foundation, which lowers and
+/// optimizes its programs.
 fn folders(package: &str, root: &Path) -> Vec<PathBuf> {
     let foundation = (package == "vyre-driver").then_some("../vyre-foundation/src");
     ["src"].into_iter().chain(foundation).map(|folder| root.join(folder)).collect()
 }
 
-/// The version, and a hash of all files in these folders; of a published crate, which has no
-/// neighbours, the version alone.
+/// The version and a hash of all files in these folders; for a published crate, which has no
+/// neighbouring folders, the version alone.
 pub(crate) fn build_id(version: &str, folders: &[PathBuf]) -> String {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
     match folders.iter().try_for_each(|folder| hash.folder(folder)) {
@@ -46,8 +48,8 @@ impl Fnv {
         }
     }
 
-    /// Names and contents, in the order of the names: where the sources are, and how they are
-    /// listed, makes no difference.
+    /// Names and contents, sorted by name, so that neither the location of the sources nor the
+    /// order in which the system lists them matters.
     fn folder(&mut self, folder: &Path) -> io::Result<()> {
         let entries: Result<Vec<_>, _> = std::fs::read_dir(folder)?.collect();
         let mut entries = entries?;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Derive the polynomial coefficients of crates/vyre-foundation/src/math/expansions.vyre and expansions_f64.vyre.
+"""Derive the polynomial coefficients of crates/vyre-foundation/src/math/expansions.vyre and
+expansions_f64.vyre.
 
 Each polynomial is a weighted minimax fit (Remez exchange, 90 digits), rounded to f32 one coefficient at a time:
 the lowest-order coefficient is rounded, the remaining ones are fitted again with it fixed, and so on, so that later
@@ -31,7 +32,8 @@ def show(value):
 
 
 def minimax(target, signed_weight, powers, low, high):
-    """Coefficients c minimising max |signed_weight(t) * (target(t) - sum c_k t**powers[k])| over [low, high]."""
+    """Coefficients c minimising max |signed_weight(t) * (target(t) - sum c_k t**powers[k])| over
+    [low, high]."""
     weight = lambda t: abs(signed_weight(t))
     count = len(powers) + 1
     middle, half = (low + high) / 2, (high - low) / 2
@@ -91,7 +93,8 @@ def rounded(target, weight, powers, low, high):
 
 
 def split(value, *bits):
-    """Write value as a sum of f32 parts, part k having bits[k] significant bits (the last may have all 24)."""
+    """Write value as a sum of f32 parts, part k having bits[k] significant bits (the last may have
+    all 24)."""
     parts = []
     for count in bits:
         exponent = mp.floor(mp.log(abs(value), 2)) + 1
@@ -270,7 +273,8 @@ def show64(value):
 
 
 def rounded64(target, weight, powers, low, high):
-    """`minimax`, with every coefficient an f64; the two lowest are rounded before the others are fitted."""
+    """`minimax`, with every coefficient an f64; the two lowest are rounded before the others are
+    fitted."""
     powers = list(powers)
     done = []
     for k in range(2):

@@ -1,4 +1,4 @@
-"""Halide's versions of four benchmark kernels, to be timed beside vyre's.
+"""Halide's versions of four benchmark kernels, to be timed against vyre's.
 
     pip install halide
     python bench/halide/peers.py target/halide

@@ -1,4 +1,5 @@
-"""Cost of vyre inside engines: per batch against an identity function and a NumPy copy, and rows per second against Numba's `vectorize`.
+"""Cost of vyre inside engines: per batch against an identity function and a NumPy copy, and rows
+per second against Numba's `vectorize`.
 
     python bench.py                 # every engine that is installed
         python bench.py duckdb polars   # only these

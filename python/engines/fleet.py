@@ -1,4 +1,5 @@
-"""Code that the tests' workers run: functions that pickle by name, and a worker that kills itself once."""
+"""Code that the tests' workers run: functions that pickle by name, and a worker that kills itself
+once."""
 
 import os
 import signal
@@ -8,7 +9,8 @@ from conftest import price
 
 
 def die_once(folder, after):
-    """Kills this process with SIGKILL on its call number `after`, once per folder: always mid-run, whatever the timing."""
+    """Kills this process with SIGKILL on its call number `after`, once per folder: always mid-run,
+    whatever the timing."""
     mine = Path(folder) / f"calls-{os.getpid()}"
     with mine.open("a") as calls:
         calls.write(".")

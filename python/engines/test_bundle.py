@@ -1,4 +1,5 @@
-"""Bundles for workers: frozen workers that run on one, and workers that differ from the machine that made it."""
+"""Bundles for workers: frozen workers that run on one, and workers that differ from the machine
+that made it."""
 
 import os
 import subprocess

@@ -1,4 +1,5 @@
-"""Partials: the same bits for any cut, order and number of workers, and exact compared with rationals."""
+"""Partials: the same bits for any cut, order and number of workers, and exact compared with
+rationals."""
 
 import pickle
 from fractions import Fraction
@@ -19,7 +20,8 @@ def numbers(seed, rows, dtype):
 
 
 def rounded(exact, dtype):
-    """The float nearest to a rational number: dividing integers rounds once, to nearest, ties to even."""
+    """The float nearest to a rational number: dividing integers rounds once, to nearest, ties to
+    even."""
     if dtype == np.float64:
         return np.float64(exact.numerator / exact.denominator)
     near = np.float32(exact.numerator / exact.denominator)

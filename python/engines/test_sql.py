@@ -1,4 +1,5 @@
-"""DuckDB, DataFusion and Polars: equal bits for nulls, offsets, chunks, one thread and four, compared by key."""
+"""DuckDB, DataFusion and Polars: equal bits for nulls, offsets, chunks, one thread and four,
+compared by key."""
 
 import os
 import subprocess

@@ -1,4 +1,5 @@
-"""Random typed functions, as Python text with the same meaning for the translator and, on NumPy scalars, for Python.
+"""Random typed functions, as Python text with the same meaning for the translator and, on NumPy
+scalars, for Python.
 
 Each has a loop, a branch and values of several types. Operations that NumPy does not perform exactly, or defines differently (division
 by zero, oversized shifts, transcendental functions), are left out; conversions and `min` and `max` follow the language's definition

@@ -1,4 +1,5 @@
-"""Kernels in threads and processes, in scripts without files, at the prompt, and through the command line."""
+"""Kernels in threads and processes, in scripts without files, at the prompt, and through the
+command line."""
 
 import multiprocessing
 import os
@@ -194,7 +195,8 @@ def test_the_benchmark():
 
 
 def test_the_command_meets_drivers():
-    """The helper process that opens unknown drivers works from Python as from the `vyre` program."""
+    """The helper process that opens unknown drivers works from Python as from the `vyre`
+    program."""
     assert '"cpu"' in run("-m", "vyre", "conformance-helper", "cpu", stdin=subprocess.DEVNULL).stdout
 
 

@@ -1,4 +1,5 @@
-"""Compute kernels written once, validated, and run in place on arrays by the backend measured fastest.
+"""Compute kernels written once, validated, and run in place on arrays by the backend measured
+fastest.
 
     import numpy as np, vyre
     from vyre import In, Out, f32, i32, invocation

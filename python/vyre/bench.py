@@ -36,7 +36,8 @@ def module(name: str) -> Any:
 
 
 class Row:
-    """A workload: what each peer runs, and the allowed difference of results. The first peer, NumPy, is the baseline."""
+    """A workload: what each peer runs, and the allowed difference of results. The first peer,
+    NumPy, is the baseline."""
 
     def __init__(self, name: str, peers: dict[str, Work], within: float) -> None:
         self.name, self.peers, self.within = name, peers, within
@@ -109,7 +110,8 @@ def _normal(x: Any, erf: Any) -> Any:
 
 
 def numpy_erf(x: Any) -> Any:
-    """Abramowitz and Stegun 7.1.26, in the array's precision; NumPy has no `erf`. Accurate to 1.5e-7."""
+    """Abramowitz and Stegun 7.1.26, in the array's precision; NumPy has no `erf`. Accurate to
+    1.5e-7."""
     one = x.dtype.type
     t = one(1) / (one(1) + one(0.3275911) * np.abs(x))
     poly = ((((one(1.061405429) * t - one(1.453152027)) * t + one(1.421413741)) * t - one(0.284496736)) * t + one(0.254829592)) * t
@@ -430,7 +432,7 @@ def first_calls(tries: int) -> dict[str, float]:
 
 def main() -> None:
     every = ["saxpy", "black_scholes", "mandelbrot", "softmax", "sort"]
-    parser = argparse.ArgumentParser(prog="python -m vyre.bench", description="vyre beside other ways to compute.")
+    parser = argparse.ArgumentParser(prog="python -m vyre.bench", description="Compares vyre with NumPy, Numba, numexpr and JAX.")
     parser.add_argument("names", nargs="*", default=every, help=f"which of {', '.join(every)}")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--quick", action="store_true", help="smaller sizes")

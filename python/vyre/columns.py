@@ -73,7 +73,8 @@ class _Column(NamedTuple):
 
 
 def arrow(kernel: Any, **parameters: Any) -> Columns:
-    """Turns an elementwise kernel into a function of columns, with values for the parameters that all elements share.
+    """Turns an elementwise kernel into a function of columns, with values for the parameters that
+    all elements share.
 
     `vyre.arrow(gain, g=2.2)(column)` returns a column. `kernel` comes from `vyre.kernel`, and is refused with the reason if it is
     not elementwise, or is a function from `vyre.elementwise`, whose other arguments are the columns.
@@ -82,7 +83,8 @@ def arrow(kernel: Any, **parameters: Any) -> Columns:
 
 
 def _of_function(function: Any, parameters: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The kernel of an elementwise function with these arguments as numbers, and the arguments by the kernel's names."""
+    """The kernel of an elementwise function with these arguments as numbers, and the arguments by
+    the kernel's names."""
     from .translate import Elementwise
 
     if not isinstance(function, Elementwise):
@@ -156,7 +158,8 @@ class Columns:
         return [column.arrow for column in self._outputs]
 
     def __call__(self, *columns: Any) -> Any:
-        """Runs the kernel on columns of one length and kind; returns a column of that kind, or a tuple of several."""
+        """Runs the kernel on columns of one length and kind; returns a column of that kind, or a
+        tuple of several."""
         if len(columns) != len(self._inputs):
             raise ArgumentError(f"{self!r} takes {len(self._inputs)} columns, not {len(columns)}")
         first = columns[0]
@@ -173,7 +176,8 @@ class Columns:
         return self._on_others(columns)
 
     def on_table(self, *columns: str, out: Union[str, Sequence[str], None] = None) -> OnTable:
-        """A function of tables (Arrow, pandas, Polars, or dicts of arrays) that adds its results as columns.
+        """A function of tables (Arrow, pandas, Polars, or dicts of arrays) that adds its results as
+        columns.
 
         `columns` names the table's columns for the kernel's inputs, in order, and defaults to the kernel's own names. `out`
         names the results.
@@ -181,7 +185,8 @@ class Columns:
         return OnTable(self, columns or tuple(self.inputs), self.outputs if out is None else out)
 
     def warm(self, *columns: Any, rounds: int = 24) -> None:
-        """Calls it on the first 1, 2, 4, ... elements of these columns, until every size up to theirs is verified and timed.
+        """Calls it on the first 1, 2, 4, ... elements of these columns, until every size up to
+        theirs is verified and timed.
 
         A bundle made afterwards has a row for each size, which workers with `VYRE_FROZEN=on` need.
         """
@@ -418,8 +423,8 @@ def _validity(arrays: list[Any], rows: int) -> Any:
 
 
 def _filled(values: list[Any], validity: Any, rows: int) -> Optional[list[Any]]:
-    """The values, with rows that miss one replaced by a complete row: a loop might not end on the values under a null. None if no
-    row is complete."""
+    """The values, with rows that miss one replaced by a complete row: a loop might not end on the
+    values under a null. None if no row is complete."""
     valid = np.unpackbits(np.frombuffer(validity, np.uint8), count=rows, bitorder="little").view(np.bool_)
     row = int(valid.argmax())
     if not valid[row]:

@@ -1,4 +1,5 @@
-"""Errors by who has to act: the author of a kernel, its caller, or the administrator of the machine."""
+"""Errors by who has to act: the author of a kernel, its caller, or the administrator of the
+machine."""
 
 from __future__ import annotations
 
@@ -6,14 +7,16 @@ from typing import Any, Optional
 
 
 class Error(Exception):
-    """Base class of vyre's errors. `code` is stable; see `vyre explain <code>`. `help` says what to do, if that is known."""
+    """Base class of vyre's errors. `code` is stable; see `vyre explain <code>`. `help` says what to
+    do, if that is known."""
 
     code: Optional[str] = None
     help: Optional[str] = None
 
 
 class ProgramError(Error):
-    """A kernel is invalid. `diagnostics` has every fault as a dict: code, severity, message, help, line, column."""
+    """A kernel is invalid. `diagnostics` has every fault as a dict: code, severity, message, help,
+    line, column."""
 
     def __init__(self, message: str, diagnostics: Optional[list[dict[str, Any]]] = None) -> None:
         super().__init__(message)
@@ -61,7 +64,8 @@ def of_call(
     at: Optional[tuple[int, int]],
     kernel: Any,
 ) -> Error:
-    """The exception for a failed call; a position in a translated text becomes the position in Python."""
+    """The exception for a failed call; a position in a translated text becomes the position in
+    Python."""
     origin = getattr(kernel, "origin", None)
     if at is not None and origin is not None:
         line, column = at

@@ -41,6 +41,7 @@ class Certified(NamedTuple):
 
 
 def certified() -> list[Certified]:
-    """The backends of this process, each with the origin of its certificate. A worker whose device or driver differs from its
+    """The backends of this process, each with the origin of its certificate. A worker whose device
+    or driver differs from its
     bundle's certifies itself, and that is recorded here."""
     return [Certified._make((*row, text)) for row, text in _vyre.certified()]

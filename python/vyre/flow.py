@@ -1,4 +1,5 @@
-"""Variables of a function: where each is declared in the text, and the check that each has a value wherever it is read.
+"""Variables of a function: where each is declared in the text, and the check that each has a value
+wherever it is read.
 
 Python's variables belong to the whole function, the text's to a block. A variable is declared in the innermost block that contains
 all of its uses. The two are equivalent as long as no path reads a variable before it is assigned, and such paths are refused: so
@@ -16,7 +17,8 @@ Refuse = Callable[[ast.AST, str], None]
 
 
 class Place:
-    """Where a variable is declared: before a statement of a block, or by that statement, which assigns its first value."""
+    """Where a variable is declared: before a statement of a block, or by that statement, which
+    assigns its first value."""
 
     def __init__(self, block: int, statement: int, direct: bool) -> None:
         self.block, self.statement, self.direct = block, statement, direct
@@ -122,7 +124,8 @@ class Flow:
         return Place(block, number, direct)
 
     def check(self, body: list[ast.stmt], known: set[str]) -> Optional[set[str]]:
-        """The variables that have a value after these statements, or None if their end is not reached."""
+        """The variables that have a value after these statements, or None if their end is not
+        reached."""
         after: Optional[set[str]] = known
         for statement in body:
             if after is None:

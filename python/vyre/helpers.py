@@ -1,4 +1,5 @@
-"""Functions that a translation adds to the text: Python's `//`, `%` and `**` where the text has no op for them.
+"""Functions that a translation adds to the text: Python's `//`, `%` and `**` where the text has no
+op for them.
 
 `{t}` is the type. Division by zero follows the language: `x // 0` is `x` and `x % 0` is 0 for integers; for floats they are
 the IEEE-754 result of `x / 0`, and NaN.

@@ -11,7 +11,8 @@ from .errors import ArgumentError, ProgramError
 
 
 class Kernel(_vyre.Kernel):
-    """A validated kernel. Call it on numbers and arrays; each process compiles it at its first call.
+    """A validated kernel. Call it on numbers and arrays; each process compiles it at its first
+    call.
 
     A call binds arrays in place. Results (`output` parameters) that are not passed, by position or as `out=`, are allocated; a
     call returns its results.
@@ -155,7 +156,8 @@ def kernel(
 
 
 def elementwise(function: Callable[..., Any]) -> Any:
-    """Makes a kernel from a function of numbers that returns a number: it runs once per element of its arrays."""
+    """Makes a kernel from a function of numbers that returns a number: it runs once per element of
+    its arrays."""
     from . import translate
 
     return translate.elementwise(function)

@@ -1,4 +1,5 @@
-"""Names for writing kernels: types, kinds of parameters, positions of an invocation, and statements with effects.
+"""Names for writing kernels: types, kinds of parameters, positions of an invocation, and statements
+with effects.
 
 The translator gives them their meaning inside a kernel; outside, a type makes a NumPy scalar, and the others only report where
 they can be used.
@@ -30,7 +31,8 @@ WIDE = {"u8": "u32", "u16": "u32", "i8": "i32", "i16": "i32", "f16": "f32", "bf1
 
 
 class Type:
-    """An element type such as `f32`. In a kernel `f32(x)` converts; outside it makes a NumPy scalar."""
+    """An element type such as `f32`. In a kernel `f32(x)` converts; outside it makes a NumPy
+    scalar."""
 
     def __init__(self, name: str) -> None:
         self.name = name

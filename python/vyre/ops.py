@@ -1,4 +1,5 @@
-"""Ready-made ops: sorts, scans, reductions, matrices. Each gives the same bits on every strict backend.
+"""Ready-made ops: sorts, scans, reductions, matrices. Each gives the same bits on every strict
+backend.
 
 Arrays are NumPy arrays or anything else that exports memory; a `Resident` array stays on its device, and so do results made from it.
 A result goes to `out` if that is given, which can be the input itself. `on` names a backend, `timeout` is in seconds.
@@ -109,14 +110,16 @@ def _reduced(op: str, x: Any, on: Optional[str], timeout: Optional[float]) -> An
 
 
 def sort(keys: Any, *, out: Any = None, on: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-    """Sorts u32, i32 or f32 keys in ascending order, floats in the IEEE-754 total order; in place with `out=keys`."""
+    """Sorts u32, i32 or f32 keys in ascending order, floats in the IEEE-754 total order; in place
+    with `out=keys`."""
     return _mapped("sort", keys, out, on, timeout)
 
 
 def sort_pairs(
     keys: Any, values: Any, *, on: Optional[str] = None, timeout: Optional[float] = None
 ) -> tuple[Any, Any]:
-    """Sorts the keys in ascending order, and the u32 values with them; equal keys keep their order."""
+    """Sorts the keys in ascending order, and the u32 values with them; equal keys keep their
+    order."""
     keys, values = _array(keys), _array(values)
     _same("sort_pairs", "keys and values", keys, values)
     to = _made(keys, tuple(keys.shape), keys.dtype, None), _made(values, tuple(values.shape), values.dtype, None)
@@ -158,7 +161,8 @@ def dot(x: Any, y: Any, *, on: Optional[str] = None, timeout: Optional[float] = 
 
 
 def argmax(x: Any, *, on: Optional[str] = None, timeout: Optional[float] = None) -> Optional[int]:
-    """The index of the largest element, the first of equals, ignoring NaNs; `None` if there is no number."""
+    """The index of the largest element, the first of equals, ignoring NaNs; `None` if there is no
+    number."""
     import numpy
 
     x = _array(x)
@@ -180,7 +184,8 @@ def scan_exclusive(
 
 
 def compact(x: Any, keep: Any, *, on: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-    """The elements `x[i]` for which `keep[i]` is not zero, in order. `keep` is u32, or bool, which is copied."""
+    """The elements `x[i]` for which `keep[i]` is not zero, in order. `keep` is u32, or bool, which
+    is copied."""
     import numpy
 
     x, keep = _array(x), _array(keep)
@@ -195,7 +200,8 @@ def compact(x: Any, keep: Any, *, on: Optional[str] = None, timeout: Optional[fl
 def histogram(
     x: Any, bins: int, *, out: Any = None, on: Optional[str] = None, timeout: Optional[float] = None
 ) -> Any:
-    """Counts the values 0 to `bins - 1`, as u32, ignoring others. Takes u8, u16 and u32; 1 to 1024 bins."""
+    """Counts the values 0 to `bins - 1`, as u32, ignoring others. Takes u8, u16 and u32; 1 to 1024
+    bins."""
     x = _array(x)
     if not 1 <= bins <= 1024:
         raise ArgumentError(f"`histogram` takes 1 to 1024 bins, not {bins}")
@@ -257,7 +263,8 @@ def gather(
 
 
 def scatter(x: Any, index: Any, out: Any, *, on: Optional[str] = None, timeout: Optional[float] = None) -> Any:
-    """`out[index[i]] = x[i]`, ignoring indices out of range; indices are u32, and those in range are distinct."""
+    """`out[index[i]] = x[i]`, ignoring indices out of range; indices are u32, and those in range
+    are distinct."""
     x, index = _array(x), _array(index)
     _same("scatter", "x and index", x, index)
     of_text(_SCATTER.format(_element("scatter", x)), {}).run(x, index, out, on=on, timeout=timeout)

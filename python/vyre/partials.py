@@ -1,4 +1,5 @@
-"""Reductions over a cluster: each worker makes a partial of its part, partials combine in any order, and the result has the same
+"""Reductions over a cluster: each worker makes a partial of its part, partials combine in any
+order, and the result has the same
 bits for any order, batching and number of workers.
 
     total = sum((vyre.partial("sum", batch) for batch in batches), vyre.partial("sum")).value
@@ -21,7 +22,8 @@ _WIDER = {"int8": "int32", "int16": "int32", "uint8": "uint32", "uint16": "uint3
 
 
 def exact_sum(array: Any) -> Any:
-    """The sum of floats without error, rounded once to nearest, ties to even: f32 for f32 arrays, f64 otherwise.
+    """The sum of floats without error, rounded once to nearest, ties to even: f32 for f32 arrays,
+    f64 otherwise.
 
     A NaN, or infinities of both signs, give NaN; an empty sum is 0.0, and so is any zero sum except one of only -0.0. Nulls of an
     Arrow array are skipped.
@@ -30,7 +32,8 @@ def exact_sum(array: Any) -> Any:
 
 
 def partial(kind: str, array: Any = None, *, bins: Optional[int] = None) -> Partial:
-    """A partial result over a NumPy or Arrow array: "sum", "min", "max" or "histogram" (of `bins` values).
+    """A partial result over a NumPy or Arrow array: "sum", "min", "max" or "histogram" (of `bins`
+    values).
 
     Partials combine with `+` in any order; `value` is the result. Sums of integers are exact, and so are sums of floats, rounded
     when read. Minima and maxima ignore NaN, and treat -0.0 as less than 0.0. Nulls are skipped.
@@ -83,7 +86,8 @@ class Partial:
 
     @property
     def value(self) -> Any:
-        """The result: an int, a NumPy float, or the counts; None for the minimum or maximum of nothing."""
+        """The result: an int, a NumPy float, or the counts; None for the minimum or maximum of
+        nothing."""
         state = self._state
         if self.kind == "histogram":
             return np.zeros(self.bins, np.uint64) if state is None else state

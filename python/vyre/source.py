@@ -137,7 +137,8 @@ def _history() -> Iterator[str]:
 
 
 def _starts(lines: list[str], code: CodeType) -> list[int]:
-    """Where a definition with that name can start, last one first: at its `def`, or at the decorators above."""
+    """Where a definition with that name can start, last one first: at its `def`, or at the
+    decorators above."""
     pattern = re.compile(rf"\s*def\s+{re.escape(code.co_name)}\b")
     found = []
     for number, line in enumerate(lines):

@@ -98,7 +98,8 @@ KEYWORDS = set(
 
 
 class Value:
-    """An expression: its text, its type, its value if it is a number, and whether it has side effects."""
+    """An expression: its text, its type, its value if it is a number, and whether it has side
+    effects."""
 
     def __init__(self, text: str, ty: Optional[Ty], number: Optional[Number] = None, acts: bool = False) -> None:
         self.text, self.ty, self.number, self.acts = text, ty, number, acts
@@ -331,7 +332,8 @@ class Body:
     # Names.
 
     def outside(self, node: ast.AST) -> Any:
-        """The object that a name, or a chain of attributes, has outside the function; `self` if there is none."""
+        """The object that a name, or a chain of attributes, has outside the function; `self` if
+        there is none."""
         if isinstance(node, ast.Name):
             if node.id in self.flow.stored or node.id in self.variables or node.id in self.arrays:
                 return self
@@ -1365,7 +1367,8 @@ def kernel(function: Any, over: Any = None, workgroup: Any = None) -> Any:
 
 
 def func(function: Any) -> Func:
-    """Makes a function that kernels can call. It is translated once now, so that faults are reported at its definition."""
+    """Makes a function that kernels can call. It is translated once now, so that faults are
+    reported at its definition."""
     if not isinstance(function, FunctionType):
         raise ArgumentError(f"kernels can call only functions, not {_a(function)}")
     made = Func(function)
@@ -1382,7 +1385,8 @@ def function_text(made: Func) -> tuple[list[tuple[str, Source, ast.AST]], Unit, 
 
 
 class Elementwise:
-    """A function of numbers, applied to arrays: it returns an array of the results for each element."""
+    """A function of numbers, applied to arrays: it returns an array of the results for each
+    element."""
 
     def __init__(self, function: FunctionType) -> None:
         made = Func(function)

@@ -101,7 +101,8 @@ def spelt(value: Number, name: str) -> str:
 
 
 def _reads_as(text: str, rounded: float) -> bool:
-    """Whether the digits are nearest to this 32-bit float: they are rounded once, a Python number twice."""
+    """Whether the digits are nearest to this 32-bit float: they are rounded once, a Python number
+    twice."""
     exact, near = Fraction(text), Fraction(rounded)
     bits = struct.unpack("<I", struct.pack("<f", rounded))[0]
     for beside in (bits - 1, bits + 1):
@@ -120,7 +121,7 @@ def misfit(value: Number, name: str) -> Optional[str]:
             return f"expected {name}, but {value} is not a whole number; convert one of them"
         low, high = limits(name)
         if not low <= value <= high:
-            return f"{value} does not fit {name}, which it meets here; convert what it meets"
+            return f"{value} does not fit {name}, the type it is combined with here; convert that operand"
     return None
 
 

@@ -23,10 +23,10 @@ struct Step {
     name: &'static str,
     /// Time budget in seconds for a cold run on two cores; the sum stays under 32 minutes.
     budget: u64,
-    run: fn() -> Result<Outcome, String>,
+    run: fn() -> Result<StepOutcome, String>,
 }
 
-pub(crate) enum Outcome {
+pub(crate) enum StepOutcome {
     Passed,
     Skipped(String),
 }
@@ -56,7 +56,7 @@ const STEPS: [Step; 13] = [
         run: || test_runner::run(&format!("{EVERYTHING} --lib --bins --tests --examples")),
     },
     Step { name: "cuda", budget: 120, run: cuda::step },
-    // With the features of the tests, so that the libraries built for those are used again.
+    // With the features of the tests, so that the libraries built for those are reused.
     Step {
         name: "doc-tests",
         budget: 120,
@@ -96,10 +96,10 @@ struct Report {
 }
 
 impl Report {
-    fn add(&mut self, step: &Step, took: Duration, outcome: Result<Outcome, String>) {
+    fn add(&mut self, step: &Step, took: Duration, outcome: Result<StepOutcome, String>) {
         let outcome = match outcome {
-            Ok(Outcome::Passed) => "ok".to_string(),
-            Ok(Outcome::Skipped(reason)) => {
+            Ok(StepOutcome::Passed) => "ok".to_string(),
+            Ok(StepOutcome::Skipped(reason)) => {
                 self.skipped += 1;
                 format!("SKIP {reason}")
             }
@@ -127,12 +127,12 @@ impl Report {
     }
 }
 
-fn passed((): ()) -> Outcome {
-    Outcome::Passed
+fn passed((): ()) -> StepOutcome {
+    StepOutcome::Passed
 }
 
 /// Runs cargo with these arguments in the workspace.
-pub(crate) fn cargo(words: &str) -> Result<Outcome, String> {
+pub(crate) fn cargo(words: &str) -> Result<StepOutcome, String> {
     succeed(cargo_command(words), &format!("cargo {words}"))
 }
 
@@ -142,10 +142,10 @@ pub(crate) fn cargo_command(words: &str) -> Command {
     command
 }
 
-fn succeed(mut command: Command, shown: &str) -> Result<Outcome, String> {
+fn succeed(mut command: Command, shown: &str) -> Result<StepOutcome, String> {
     println!("$ {shown}");
     let status = command.status().map_err(|error| format!("`{shown}`: {error}"))?;
-    if status.success() { Ok(Outcome::Passed) } else { Err(format!("`{shown}`: {status}")) }
+    if status.success() { Ok(StepOutcome::Passed) } else { Err(format!("`{shown}`: {status}")) }
 }
 
 pub(crate) fn output(mut command: Command) -> Option<String> {
@@ -155,7 +155,7 @@ pub(crate) fn output(mut command: Command) -> Option<String> {
 
 /// Checks that the generated pages are current, that the API documentation builds without warnings,
 /// and that the public surface matches the recorded one.
-fn documentation() -> Result<Outcome, String> {
+fn documentation() -> Result<StepOutcome, String> {
     docs::check()?;
     let words = "doc --workspace --no-deps --features vyre/import --quiet --keep-going";
     let mut command = cargo_command(words);
@@ -167,7 +167,7 @@ fn documentation() -> Result<Outcome, String> {
 /// Builds every package that has features without any of them, and with each alone. A feature that
 /// the package's code does not mention only forwards to another package, which is checked
 /// separately.
-fn features() -> Result<Outcome, String> {
+fn features() -> Result<StepOutcome, String> {
     for package in packages()? {
         let name = package["name"].as_str().unwrap_or_default();
         let Some(features) = package["features"].as_object().filter(|features| !features.is_empty()) else {
@@ -182,7 +182,7 @@ fn features() -> Result<Outcome, String> {
             }
         }
     }
-    Ok(Outcome::Passed)
+    Ok(StepOutcome::Passed)
 }
 
 /// Concatenates all Rust code in a folder and its subfolders.
@@ -202,7 +202,7 @@ fn code_below(folder: &Path) -> Result<String, String> {
 
 /// Checks that all packages and the README name the same minimum Rust version, and that the
 /// workspace compiles with it where installed.
-fn minimum_rust() -> Result<Outcome, String> {
+fn minimum_rust() -> Result<StepOutcome, String> {
     let mut versions: Vec<String> = packages()?
         .iter()
         .map(|package| package["rust_version"].as_str().unwrap_or("none").to_string())
@@ -219,13 +219,13 @@ fn minimum_rust() -> Result<Outcome, String> {
     let active = output(version).unwrap_or_default();
     if active.starts_with(&format!("rustc {minimum}.")) {
         println!("{} is the minimum, and the other steps ran with it", active.trim());
-        return Ok(Outcome::Passed);
+        return Ok(StepOutcome::Passed);
     }
     let toolchain = format!("{minimum}.0");
     let mut installed = Command::new("rustup");
     installed.args(["run", &toolchain, "rustc", "--version"]);
     if output(installed).is_none() {
-        return Ok(Outcome::Skipped(format!("Rust {toolchain} is not installed")));
+        return Ok(StepOutcome::Skipped(format!("Rust {toolchain} is not installed")));
     }
     let mut check = Command::new("rustup");
     check.args(["run", &toolchain, "cargo", "check", "--workspace", "--quiet"]).current_dir(root());

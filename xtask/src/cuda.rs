@@ -3,7 +3,7 @@
 //! NVRTC is installed from PyPI into a virtual environment under `target`; HIP is compiled with an
 //! installed clang. `docs/cuda.md` describes what the tests do and do not show.
 
-use crate::ci::{EVERYTHING, Outcome, cargo_command};
+use crate::ci::{EVERYTHING, StepOutcome, cargo_command};
 use crate::root;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -28,24 +28,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     };
     for (sm, cases) in rounds {
         match check(sm, cases)? {
-            Outcome::Passed => println!("sm_{sm}: ok"),
-            Outcome::Skipped(reason) => println!("SKIP {reason}"),
+            StepOutcome::Passed => println!("sm_{sm}: ok"),
+            StepOutcome::Skipped(reason) => println!("SKIP {reason}"),
         }
     }
     Ok(())
 }
 
 /// Runs the step of `cargo xtask ci`.
-pub(crate) fn step() -> Result<Outcome, String> {
+pub(crate) fn step() -> Result<StepOutcome, String> {
     check("75", "200")
 }
 
-fn check(sm: &str, cases: &str) -> Result<Outcome, String> {
+fn check(sm: &str, cases: &str) -> Result<StepOutcome, String> {
     let nvrtc = match nvrtc() {
         Ok(path) => path,
-        Err(reason) => return Ok(Outcome::Skipped(reason)),
+        Err(reason) => return Ok(StepOutcome::Skipped(reason)),
     };
-    // The whole workspace is named so that the binaries of the `tests` step are used again.
+    // The whole workspace is named so that the binaries of the `tests` step are reused.
     let words = format!("test {EVERYTHING} --test host --test hip --quiet");
     let mut command = cargo_command(&words);
     command.env("VYRE_NVRTC", &nvrtc).env("VYRE_CUDA_SM", sm).env("VYRE_CASES", cases);
@@ -55,7 +55,7 @@ fn check(sm: &str, cases: &str) -> Result<Outcome, String> {
     }
     println!("$ VYRE_NVRTC={} VYRE_CUDA_SM={sm} VYRE_CASES={cases} cargo {words}", nvrtc.display());
     let status = command.status().map_err(|error| format!("cargo {words}: {error}"))?;
-    if status.success() { Ok(Outcome::Passed) } else { Err(format!("cargo {words}: {status}")) }
+    if status.success() { Ok(StepOutcome::Passed) } else { Err(format!("cargo {words}: {status}")) }
 }
 
 /// Path of NVRTC's library, installed if missing.

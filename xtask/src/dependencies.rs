@@ -4,7 +4,7 @@
 //! Works on the output of `cargo metadata` for the whole graph, with all features and targets, so
 //! that it needs no additional tool. If `cargo-deny` is installed, it runs as well.
 
-use crate::ci::{Outcome, cargo, cargo_command, output};
+use crate::ci::{StepOutcome, cargo, cargo_command, output};
 use crate::root;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ struct Dependency {
 }
 
 /// Runs the CI step.
-pub(crate) fn check() -> Result<Outcome, String> {
+pub(crate) fn check() -> Result<StepOutcome, String> {
     let text =
         std::fs::read_to_string(root().join("deny.toml")).map_err(|error| format!("deny.toml: {error}"))?;
     let words = "metadata --all-features --locked --format-version 1";
@@ -70,7 +70,7 @@ pub(crate) fn check() -> Result<Outcome, String> {
     );
     match output(cargo_command("deny --version")) {
         Some(_) => cargo("deny check licenses bans sources"),
-        None => Ok(Outcome::Passed),
+        None => Ok(StepOutcome::Passed),
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Everything runs on this machine, listens only on loopback, and is stopped at its time limit.
 
-use crate::ci::Outcome;
+use crate::ci::StepOutcome;
 use crate::python::{Environment, MISSING, interpreter, succeed};
 use crate::root;
 use clap::Args;
@@ -55,15 +55,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// Runs the quick part as a step of `cargo xtask ci`.
-pub(crate) fn check() -> Result<Outcome, String> {
-    let Some(python) = interpreter() else { return Ok(Outcome::Skipped(MISSING.into())) };
+pub(crate) fn check() -> Result<StepOutcome, String> {
+    let Some(python) = interpreter() else { return Ok(StepOutcome::Skipped(MISSING.into())) };
     let environment = match Environment::with("target/engines/venv", &python, &QUICK) {
         Ok(environment) => environment,
-        Err(error) => return Ok(Outcome::Skipped(format!("the engines cannot be installed: {error}"))),
+        Err(error) => return Ok(StepOutcome::Skipped(format!("the engines cannot be installed: {error}"))),
     };
     environment.install_package(false)?;
     test(&environment, &QUICK_TESTS, QUICK_LIMIT)?;
-    Ok(Outcome::Passed)
+    Ok(StepOutcome::Passed)
 }
 
 fn test(environment: &Environment, files: &[&str], limit: u32) -> Result<(), String> {

@@ -4,7 +4,7 @@
 //! copy of `python/vyre` in a virtual environment below `target`. Without Python 3.11 or newer the
 //! step is skipped.
 
-use crate::ci::{Outcome, cargo_command};
+use crate::ci::{StepOutcome, cargo_command};
 use crate::root;
 use clap::Args;
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
@@ -48,12 +48,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// Runs the step of `cargo xtask ci`.
-pub(crate) fn check() -> Result<Outcome, String> {
-    let Some(python) = interpreter() else { return Ok(Outcome::Skipped(MISSING.into())) };
+pub(crate) fn check() -> Result<StepOutcome, String> {
+    let Some(python) = interpreter() else { return Ok(StepOutcome::Skipped(MISSING.into())) };
     let environment = Environment::new(&python)?;
     environment.install_package(false)?;
     environment.test(&[])?;
-    Ok(Outcome::Passed)
+    Ok(StepOutcome::Passed)
 }
 
 /// Maximum size of a wheel, in bytes.

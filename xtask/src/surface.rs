@@ -6,7 +6,7 @@
 //! excluded. The pages change between Rust versions, so the text names its version and is compared
 //! only with that.
 
-use crate::ci::{Outcome, cargo_command, output};
+use crate::ci::{StepOutcome, cargo_command, output};
 use clap::Args;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -42,17 +42,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// Compares rustdoc's current pages with the file.
-pub(crate) fn check() -> Result<Outcome, String> {
+pub(crate) fn check() -> Result<StepOutcome, String> {
     let path = crate::root().join(FILE);
     let kept = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let heading = heading()?;
     if !kept.starts_with(&heading) {
         let line = kept.lines().next().unwrap_or_default();
-        return Ok(Outcome::Skipped(format!("{FILE} begins with `{line}`, and this is another Rust")));
+        return Ok(StepOutcome::Skipped(format!("{FILE} begins with `{line}`, and this is another Rust")));
     }
     let current = current()?;
     if current == kept {
-        return Ok(Outcome::Passed);
+        return Ok(StepOutcome::Passed);
     }
     let difference = difference(&kept, &current);
     Err(format!(

@@ -5,7 +5,7 @@
 //! reports the time of each test; that report is unstable, so `RUSTC_BOOTSTRAP` is set for the
 //! binary, not for the compiler.
 
-use crate::ci::{Outcome, cargo_command};
+use crate::ci::{StepOutcome, cargo_command};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ struct Ran {
 }
 
 /// Builds and runs the tests selected by these arguments of `cargo test`.
-pub(crate) fn run(words: &str) -> Result<Outcome, String> {
+pub(crate) fn run(words: &str) -> Result<StepOutcome, String> {
     let mut binaries = build(words)?;
     let rank = |binary: &Binary| LONGEST_FIRST.iter().position(|name| binary.name.starts_with(name));
     binaries.sort_by_key(|binary| rank(binary).unwrap_or(LONGEST_FIRST.len()));
@@ -136,7 +136,7 @@ fn show(name: &str, ran: &Result<Ran, String>) {
     }
 }
 
-fn summary(ran: &[Result<Ran, String>]) -> Result<Outcome, String> {
+fn summary(ran: &[Result<Ran, String>]) -> Result<StepOutcome, String> {
     let mut counts = Counts::default();
     let mut times: Vec<(f64, String)> = Vec::new();
     let mut failed = Vec::new();
@@ -158,7 +158,7 @@ fn summary(ran: &[Result<Ran, String>]) -> Result<Outcome, String> {
     times.iter().take(LISTED).for_each(|(time, test)| println!("{time:>8.1} s  {test}"));
     println!("{} passed, {} failed", counts.passed, counts.failed);
     match failed.is_empty() {
-        true => Ok(Outcome::Passed),
+        true => Ok(StepOutcome::Passed),
         false => Err(failed.join(", ")),
     }
 }

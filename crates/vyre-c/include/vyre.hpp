@@ -248,7 +248,8 @@ class runtime : public detail::owned<vyre_runtime, vyre_runtime_free> {
         check(vyre_runtime_new(options, &handle_));
     }
 
-    /** Loads a program from its text, with other values for constants: `load(text, {{"WIDTH", "16"}})`. */
+    /** Loads a program from its text, with other values for constants:
+     * `load(text, {{"WIDTH", "16"}})`. */
     routine load(const std::string &text, std::initializer_list<vyre_constant> constants = {}) const {
         vyre_routine loaded = nullptr;
         check(vyre_load_with(handle_, text.c_str(), constants.begin(), constants.size(), &loaded));

@@ -2,7 +2,7 @@
 
 use crate::array;
 use crate::handles::{self, Use};
-use crate::status::{Fault, VYRE_ARGUMENT};
+use crate::status::{FunctionError, VYRE_ARGUMENT};
 use crate::text;
 use smallvec::SmallVec;
 use std::ffi::{c_char, c_void};
@@ -18,10 +18,10 @@ macro_rules! types {
 
         /// Converts a type number from C to an element type.
         #[inline]
-        pub(crate) fn data_type(ty: vyre_type) -> Result<DataType, Fault> {
+        pub(crate) fn data_type(ty: vyre_type) -> Result<DataType, FunctionError> {
             match ty {
                 $($name => Ok(DataType::$data),)*
-                _ => Err(Fault::new(VYRE_ARGUMENT, format!("{ty} is not an element type"))),
+                _ => Err(FunctionError::new(VYRE_ARGUMENT, format!("{ty} is not an element type"))),
             }
         }
 
@@ -100,15 +100,18 @@ const MAX_ARGUMENTS: usize = 1024;
 pub(crate) unsafe fn given<'a>(
     arguments: *const vyre_argument,
     count: usize,
-) -> Result<&'a [vyre_argument], Fault> {
+) -> Result<&'a [vyre_argument], FunctionError> {
     if count == 0 {
         return Ok(&[]);
     }
     if arguments.is_null() {
-        return Err(Fault::null("`arguments`"));
+        return Err(FunctionError::null("`arguments`"));
     }
     if count > MAX_ARGUMENTS {
-        return Err(Fault::new(VYRE_ARGUMENT, format!("{count} arguments are more than a kernel can have")));
+        return Err(FunctionError::new(
+            VYRE_ARGUMENT,
+            format!("{count} arguments are more than a kernel can have"),
+        ));
     }
     // SAFETY: by contract.
     Ok(unsafe { std::slice::from_raw_parts(arguments, count) })
@@ -116,11 +119,11 @@ pub(crate) unsafe fn given<'a>(
 
 /// Device arrays among a call's arguments, held in use while the call runs.
 #[derive(Default)]
-pub(crate) struct Bound {
+pub(crate) struct ArraysInUse {
     arrays: SmallVec<[Use; 4]>,
 }
 
-impl Bound {
+impl ArraysInUse {
     /// Binds the arguments to a call.
     ///
     /// # Safety
@@ -131,7 +134,7 @@ impl Bound {
         &mut self,
         call: &mut Call<'a>,
         arguments: &[vyre_argument],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), FunctionError> {
         check_overlaps(arguments)?;
         for argument in arguments {
             // SAFETY: by contract.
@@ -154,33 +157,40 @@ impl Bound {
 
     /// # Safety
     /// The returned argument is dropped before `self`.
-    unsafe fn array<'a>(&mut self, name: &str, argument: &vyre_argument) -> Result<Argument<'a>, Fault> {
+    unsafe fn array<'a>(
+        &mut self,
+        name: &str,
+        argument: &vyre_argument,
+    ) -> Result<Argument<'a>, FunctionError> {
         let used = handles::find(argument.array.0 as usize);
-        let used = used.ok_or_else(|| Fault::handle(&format!("array to bind to `{name}`")))?;
+        let used = used.ok_or_else(|| FunctionError::handle(&format!("array to bind to `{name}`")))?;
         self.arrays.push(used);
-        let held = self.arrays.last().and_then(Use::get::<array::Held>);
-        let held = held.ok_or_else(|| Fault::handle(&format!("array to bind to `{name}`")))?;
+        let held = self.arrays.last().and_then(Use::get::<array::HeldArray>);
+        let held = held.ok_or_else(|| FunctionError::handle(&format!("array to bind to `{name}`")))?;
         // SAFETY: the object does not move while it is in use, which is as long as `self` lives, by
         // contract.
-        let held: &'a array::Held = unsafe { &*std::ptr::from_ref(held) };
+        let held: &'a array::HeldArray = unsafe { &*std::ptr::from_ref(held) };
         Ok(Argument::resident_cell(held.element, aliased(&held.buffer)))
     }
 }
 
 /// # Safety
-/// As for [`Bound::bind`].
+/// As for [`ArraysInUse::bind`].
 #[inline]
-unsafe fn memory<'a>(name: &str, argument: &vyre_argument) -> Result<Argument<'a>, Fault> {
+unsafe fn memory<'a>(name: &str, argument: &vyre_argument) -> Result<Argument<'a>, FunctionError> {
     let element = data_type(argument.type_)?;
     let length = length_of(argument, element).ok_or_else(|| {
-        Fault::new(
+        FunctionError::new(
             VYRE_ARGUMENT,
             format!("`{name}` has {} elements, more than memory can hold", argument.count),
         )
     })?;
     let data = if length > 0 { argument.data.cast::<u8>() } else { std::ptr::NonNull::dangling().as_ptr() };
     if data.is_null() {
-        return Err(Fault::null(&format!("`data` of `{name}`, which has {} elements,", argument.count)));
+        return Err(FunctionError::null(&format!(
+            "`data` of `{name}`, which has {} elements,",
+            argument.count
+        )));
     }
     match argument.access {
         // SAFETY: by contract; `check_overlaps` has ruled out that another argument overlaps what
@@ -191,7 +201,7 @@ unsafe fn memory<'a>(name: &str, argument: &vyre_argument) -> Result<Argument<'a
             let bytes = unsafe { std::slice::from_raw_parts_mut(data, length) };
             Ok(Argument::elements_mut(element, bytes))
         }
-        other => Err(Fault::new(VYRE_ARGUMENT, format!("{other} is not an access for `{name}`"))),
+        other => Err(FunctionError::new(VYRE_ARGUMENT, format!("{other} is not an access for `{name}`"))),
     }
 }
 
@@ -203,7 +213,7 @@ fn length_of(argument: &vyre_argument, element: DataType) -> Option<usize> {
 
 /// Fails if memory that is written is bound twice.
 #[inline]
-fn check_overlaps(arguments: &[vyre_argument]) -> Result<(), Fault> {
+fn check_overlaps(arguments: &[vyre_argument]) -> Result<(), FunctionError> {
     for (k, written) in arguments.iter().enumerate() {
         if written.access != VYRE_WRITE || !written.array.is_null() {
             continue;
@@ -214,7 +224,7 @@ fn check_overlaps(arguments: &[vyre_argument]) -> Result<(), Fault> {
                 // SAFETY: a name is a C string or null, as `bind` requires.
                 let names = [written, other].map(|argument| unsafe { text::taken(argument.name, "a name") });
                 let names = names.map(|name| name.unwrap_or("?"));
-                return Err(Fault::new(
+                return Err(FunctionError::new(
                     VYRE_ARGUMENT,
                     format!(
                         "the memory of `{}`, which is written, overlaps that of `{}`",

@@ -3,7 +3,7 @@
 use crate::argument::{data_type, number_of, vyre_type};
 use crate::handles::{self, Use};
 use crate::runtime::{self, vyre_runtime};
-use crate::status::{Fault, VYRE_ARGUMENT, guarded, vyre_status};
+use crate::status::{FunctionError, VYRE_ARGUMENT, guarded, vyre_status};
 use std::ffi::c_void;
 use vyre::unstable::aliased;
 use vyre::{DataType, Resident};
@@ -20,33 +20,35 @@ impl vyre_array {
     }
 }
 
-pub(crate) struct Held {
+pub(crate) struct HeldArray {
     pub(crate) element: DataType,
     /// Elements as bytes.
     pub(crate) buffer: Resident<u8>,
 }
 
-impl Held {
+impl HeldArray {
     fn count(&self) -> usize {
         self.buffer.len() / self.element.size()
     }
 }
 
-fn found(array: vyre_array) -> Result<Use, Fault> {
+fn found(array: vyre_array) -> Result<Use, FunctionError> {
     if array.is_null() {
-        return Err(Fault::null("the array"));
+        return Err(FunctionError::null("the array"));
     }
-    handles::find(array.0 as usize).ok_or_else(|| Fault::handle("array"))
+    handles::find(array.0 as usize).ok_or_else(|| FunctionError::handle("array"))
 }
 
-fn held(used: &Use) -> Result<&Held, Fault> {
-    used.get().ok_or_else(|| Fault::handle("array"))
+fn held(used: &Use) -> Result<&HeldArray, FunctionError> {
+    used.get().ok_or_else(|| FunctionError::handle("array"))
 }
 
 /// Size of `count` elements in bytes.
-fn length(element: DataType, count: usize) -> Result<usize, Fault> {
+fn length(element: DataType, count: usize) -> Result<usize, FunctionError> {
     let length = count.checked_mul(element.size()).filter(|&length| length <= isize::MAX as usize);
-    length.ok_or_else(|| Fault::new(VYRE_ARGUMENT, format!("{count} elements are more than memory can hold")))
+    length.ok_or_else(|| {
+        FunctionError::new(VYRE_ARGUMENT, format!("{count} elements are more than memory can hold"))
+    })
 }
 
 /// Creates a device array with these contents; all zeros if `contents` is null.
@@ -63,7 +65,7 @@ pub unsafe extern "C" fn vyre_array_new(
 ) -> vyre_status {
     guarded(|| {
         if array.is_null() {
-            return Err(Fault::null("`array`"));
+            return Err(FunctionError::null("`array`"));
         }
         let element = data_type(type_)?;
         let length = length(element, count)?;
@@ -72,14 +74,16 @@ pub unsafe extern "C" fn vyre_array_new(
         let buffer = if contents.is_null() || length == 0 {
             let mut zeros = Vec::new();
             let room = zeros.try_reserve_exact(length);
-            room.map_err(|_| Fault::new(VYRE_ARGUMENT, format!("there is no memory for {count} elements")))?;
+            room.map_err(|_| {
+                FunctionError::new(VYRE_ARGUMENT, format!("there is no memory for {count} elements"))
+            })?;
             zeros.resize(length, 0);
             runtime.resident(&zeros)
         } else {
             // SAFETY: by contract.
             runtime.resident(unsafe { std::slice::from_raw_parts(contents.cast::<u8>(), length) })
         };
-        let handle = handles::insert(Held { element, buffer })?;
+        let handle = handles::insert(HeldArray { element, buffer })?;
         // SAFETY: by contract.
         unsafe { *array = vyre_array(handle as *mut c_void) };
         Ok(())
@@ -94,7 +98,7 @@ pub extern "C" fn vyre_array_free(array: vyre_array) -> vyre_status {
             return Ok(());
         }
         held(&found(array)?)?;
-        if handles::free(array.0 as usize) { Ok(()) } else { Err(Fault::handle("array")) }
+        if handles::free(array.0 as usize) { Ok(()) } else { Err(FunctionError::handle("array")) }
     })
 }
 
@@ -147,14 +151,19 @@ pub unsafe extern "C" fn vyre_array_write(
 }
 
 /// Byte offset and length of a range of elements, after checking the range and the pointer.
-fn stretch(held: &Held, first: usize, count: usize, memory: *const c_void) -> Result<(usize, usize), Fault> {
+fn stretch(
+    held: &HeldArray,
+    first: usize,
+    count: usize,
+    memory: *const c_void,
+) -> Result<(usize, usize), FunctionError> {
     let has = held.count();
     if first.checked_add(count).is_none_or(|end| end > has) {
         let message = format!("{count} elements from {first} on, of an array that has {has}");
-        return Err(Fault::new(VYRE_ARGUMENT, message));
+        return Err(FunctionError::new(VYRE_ARGUMENT, message));
     }
     if memory.is_null() && count > 0 {
-        return Err(Fault::null("the memory to copy"));
+        return Err(FunctionError::null("the memory to copy"));
     }
     Ok((first * held.element.size(), count * held.element.size()))
 }

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_is_found_beside_the_library() {
+    fn the_command_is_found_next_to_the_library() {
         let folder = tempfile::tempdir().unwrap();
         let [library, bin] = ["lib", "bin"].map(|name| folder.path().join(name));
         [&library, &bin].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());

@@ -9,7 +9,7 @@
 //! thread clears the flag [`ALIVE`]. The last thread to leave drops the object. Nothing blocks, and
 //! a use costs two atomic additions.
 
-use crate::status::{Fault, VYRE_HANDLE};
+use crate::status::{FunctionError, VYRE_HANDLE};
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,12 +63,12 @@ fn slot(index: usize) -> Option<&'static HandleSlot> {
 }
 
 /// Inserts an object into the table and returns its handle.
-pub(crate) fn insert(object: impl Any + Send + Sync) -> Result<usize, Fault> {
+pub(crate) fn insert(object: impl Any + Send + Sync) -> Result<usize, FunctionError> {
     let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
     let index = match free.indices.pop() {
         Some(index) => index,
         None if free.used > INDEX => {
-            return Err(Fault::new(VYRE_HANDLE, "there are too many handles; free some"));
+            return Err(FunctionError::new(VYRE_HANDLE, "there are too many handles; free some"));
         }
         None => {
             free.used += 1;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freed_handle_is_told_and_its_successor_is_another() {
+    fn a_freed_handle_is_reported_and_its_successor_differs() {
         let (first, witness) = object();
         let handle = insert(first).unwrap();
         assert!(find(handle).is_some());

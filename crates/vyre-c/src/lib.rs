@@ -9,7 +9,7 @@
 //!   lives until that use ends.
 //! - `status` is error reporting: a code, and a message kept per thread.
 //! - `text` is strings that the caller frees.
-//! - `command` finds the `vyre` command beside the library.
+//! - `command` finds the `vyre` command next to the library.
 //! - `runtime`, `routine`, `array`, `report` and `ops` are the functions; `argument` is the
 //!   arguments of calls.
 //!

@@ -10,7 +10,7 @@ use crate::handles;
 use crate::report::vyre_report;
 use crate::routine::{self, vyre_options};
 use crate::runtime::{self, Ops, vyre_runtime};
-use crate::status::{Fault, VYRE_ARGUMENT, guarded, vyre_status};
+use crate::status::{FunctionError, VYRE_ARGUMENT, guarded, vyre_status};
 use crate::text;
 use std::ffi::c_char;
 use std::sync::PoisonError;
@@ -218,12 +218,12 @@ pub unsafe extern "C" fn vyre_run_op(
     })
 }
 
-fn unknown(op: &str) -> Fault {
+fn unknown(op: &str) -> FunctionError {
     let known: Vec<&str> = ROWS.iter().map(|row| row.id).collect();
-    Fault::new(VYRE_ARGUMENT, format!("there is no op `{op}`; the ops are {}", known.join(", ")))
+    FunctionError::new(VYRE_ARGUMENT, format!("there is no op `{op}`; the ops are {}", known.join(", ")))
 }
 
-fn loaded(runtime: &Runtime, ops: &Ops, place: usize, wanted: &Wanted) -> Result<OpRoutine, Fault> {
+fn loaded(runtime: &Runtime, ops: &Ops, place: usize, wanted: &Wanted) -> Result<OpRoutine, FunctionError> {
     let key = (place, wanted.element, wanted.sizes);
     let mut ops = ops.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(routine) = ops.get(&key) {
@@ -245,20 +245,20 @@ struct Named<'a> {
 impl<'a> Named<'a> {
     /// # Safety
     /// The names are null or C strings.
-    unsafe fn new(row: &'static Row, arguments: &'a [vyre_argument]) -> Result<Named<'a>, Fault> {
+    unsafe fn new(row: &'static Row, arguments: &'a [vyre_argument]) -> Result<Named<'a>, FunctionError> {
         let name = |argument: &'a vyre_argument| {
             // SAFETY: by contract.
             Ok((unsafe { text::taken(argument.name, "the name of an argument") }?, argument))
         };
-        Ok(Named { row, arguments: arguments.iter().map(name).collect::<Result<_, Fault>>()? })
+        Ok(Named { row, arguments: arguments.iter().map(name).collect::<Result<_, FunctionError>>()? })
     }
 
-    fn wanted(&self) -> Result<Wanted, Fault> {
+    fn wanted(&self) -> Result<Wanted, FunctionError> {
         let (element, _) = shape(self.find(self.row.element)?)?;
         if !self.row.types.contains(&element) {
             let types: Vec<&str> = self.row.types.iter().map(|ty| ty.name()).collect();
             let message = format!("`{}` takes elements of {}, not {element}", self.row.id, types.join(", "));
-            return Err(Fault::new(VYRE_ARGUMENT, message));
+            return Err(FunctionError::new(VYRE_ARGUMENT, message));
         }
         let mut sizes = [0; 2];
         for (place, size) in sizes.iter_mut().zip(self.row.sizes) {
@@ -267,25 +267,28 @@ impl<'a> Named<'a> {
         Ok(Wanted { element, size: self.size(&self.row.size)?, sizes })
     }
 
-    fn find(&self, name: &str) -> Result<&'a vyre_argument, Fault> {
+    fn find(&self, name: &str) -> Result<&'a vyre_argument, FunctionError> {
         let found = self.arguments.iter().find(|argument| argument.0 == name).map(|argument| argument.1);
-        found
-            .ok_or_else(|| Fault::new(VYRE_ARGUMENT, format!("`{}` needs an argument `{name}`", self.row.id)))
+        found.ok_or_else(|| {
+            FunctionError::new(VYRE_ARGUMENT, format!("`{}` needs an argument `{name}`", self.row.id))
+        })
     }
 
-    fn size(&self, size: &Size) -> Result<u32, Fault> {
+    fn size(&self, size: &Size) -> Result<u32, FunctionError> {
         match size {
             Size::Count(name) => {
                 let (_, count) = shape(self.find(name)?)?;
                 let few = u32::try_from(count).ok();
-                few.ok_or_else(|| Fault::new(VYRE_ARGUMENT, format!("`{name}` has 2^32 elements or more")))
+                few.ok_or_else(|| {
+                    FunctionError::new(VYRE_ARGUMENT, format!("`{name}` has 2^32 elements or more"))
+                })
             }
             Size::Value(name) => {
                 let argument = self.find(name)?;
                 if argument.type_ != argument::VYRE_U32 || argument.count != 1 || argument.data.is_null() {
                     let message =
                         format!("`{name}` of `{}` is a size: give one number of VYRE_U32", self.row.id);
-                    return Err(Fault::new(VYRE_ARGUMENT, message));
+                    return Err(FunctionError::new(VYRE_ARGUMENT, message));
                 }
                 // SAFETY: the caller of `vyre_run_op` guarantees that the memory is valid; it need
                 // not be aligned.
@@ -303,12 +306,12 @@ impl<'a> Named<'a> {
 }
 
 /// Element type and number of elements of an argument.
-fn shape(argument: &vyre_argument) -> Result<(DataType, usize), Fault> {
+fn shape(argument: &vyre_argument) -> Result<(DataType, usize), FunctionError> {
     if argument.array.is_null() {
         return Ok((data_type(argument.type_)?, argument.count));
     }
-    let used = handles::find(argument.array.0 as usize).ok_or_else(|| Fault::handle("array"))?;
-    let array: &array::Held = used.get().ok_or_else(|| Fault::handle("array"))?;
+    let used = handles::find(argument.array.0 as usize).ok_or_else(|| FunctionError::handle("array"))?;
+    let array: &array::HeldArray = used.get().ok_or_else(|| FunctionError::handle("array"))?;
     Ok((array.element, array.buffer.len() / array.element.size()))
 }
 

@@ -1,7 +1,7 @@
 //! Reports of calls.
 
 use crate::handles::{self, Use};
-use crate::status::{Fault, guarded, vyre_status};
+use crate::status::{FunctionError, guarded, vyre_status};
 use crate::text::{self, visible};
 use std::ffi::{CString, c_char, c_void};
 use vyre::Report;
@@ -25,7 +25,7 @@ pub struct vyre_measures {
     pub prints: u64,
 }
 
-struct Held {
+struct HeldReport {
     report: Box<Report>,
     backend: CString,
 }
@@ -35,23 +35,23 @@ struct Held {
 /// # Safety
 /// `place` can be written.
 #[cold]
-pub(crate) unsafe fn give(place: *mut vyre_report, report: Report) -> Result<(), Fault> {
+pub(crate) unsafe fn give(place: *mut vyre_report, report: Report) -> Result<(), FunctionError> {
     let backend = visible(report.backend);
-    let handle = handles::insert(Held { report: Box::new(report), backend })?;
+    let handle = handles::insert(HeldReport { report: Box::new(report), backend })?;
     // SAFETY: by contract.
     unsafe { *place = vyre_report(handle as *mut c_void) };
     Ok(())
 }
 
-fn found(report: vyre_report) -> Result<Use, Fault> {
+fn found(report: vyre_report) -> Result<Use, FunctionError> {
     if report.0.is_null() {
-        return Err(Fault::null("the report"));
+        return Err(FunctionError::null("the report"));
     }
-    handles::find(report.0 as usize).ok_or_else(|| Fault::handle("report"))
+    handles::find(report.0 as usize).ok_or_else(|| FunctionError::handle("report"))
 }
 
-fn held(used: &Use) -> Result<(&Report, &CString), Fault> {
-    let held = used.get::<Held>().ok_or_else(|| Fault::handle("report"))?;
+fn held(used: &Use) -> Result<(&Report, &CString), FunctionError> {
+    let held = used.get::<HeldReport>().ok_or_else(|| FunctionError::handle("report"))?;
     Ok((&held.report, &held.backend))
 }
 
@@ -87,11 +87,11 @@ unsafe fn shown(
     report: vyre_report,
     text: *mut *mut c_char,
     show: impl FnOnce(&Report) -> String,
-) -> Result<(), Fault> {
+) -> Result<(), FunctionError> {
     let used = found(report)?;
     let (report, _) = held(&used)?;
     if text.is_null() {
-        return Err(Fault::null("`text`"));
+        return Err(FunctionError::null("`text`"));
     }
     // SAFETY: by contract.
     unsafe { text::give(text, &show(report)) }
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn vyre_report_measures(
         let used = found(report)?;
         let (report, _) = held(&used)?;
         if measures.is_null() {
-            return Err(Fault::null("`measures`"));
+            return Err(FunctionError::null("`measures`"));
         }
         let nanoseconds = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let found = vyre_measures {
@@ -146,6 +146,6 @@ pub extern "C" fn vyre_report_free(report: vyre_report) -> vyre_status {
             return Ok(());
         }
         held(&found(report)?)?;
-        if handles::free(report.0 as usize) { Ok(()) } else { Err(Fault::handle("report")) }
+        if handles::free(report.0 as usize) { Ok(()) } else { Err(FunctionError::handle("report")) }
     })
 }

@@ -1,10 +1,10 @@
 //! Programs loaded into a runtime, and calls of them.
 
-use crate::argument::{self, Bound, vyre_argument};
+use crate::argument::{self, ArraysInUse, vyre_argument};
 use crate::handles::{self, Use};
 use crate::report::{self, vyre_report};
 use crate::runtime::{self, vyre_runtime};
-use crate::status::{Fault, VYRE_ARGUMENT, guarded, vyre_status};
+use crate::status::{FunctionError, VYRE_ARGUMENT, guarded, vyre_status};
 use crate::text;
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
@@ -52,19 +52,19 @@ pub struct vyre_options {
     pub without_asserts: u32,
 }
 
-struct Held {
+struct HeldRoutine {
     routine: Routine,
 }
 
-fn found(routine: vyre_routine) -> Result<Use, Fault> {
+fn found(routine: vyre_routine) -> Result<Use, FunctionError> {
     if routine.0.is_null() {
-        return Err(Fault::null("the routine"));
+        return Err(FunctionError::null("the routine"));
     }
-    handles::find(routine.0 as usize).ok_or_else(|| Fault::handle("routine"))
+    handles::find(routine.0 as usize).ok_or_else(|| FunctionError::handle("routine"))
 }
 
-fn held(used: &Use) -> Result<&Held, Fault> {
-    used.get().ok_or_else(|| Fault::handle("routine"))
+fn held(used: &Use) -> Result<&HeldRoutine, FunctionError> {
+    used.get().ok_or_else(|| FunctionError::handle("routine"))
 }
 
 /// Loads a program and stores its handle in `place`.
@@ -74,14 +74,14 @@ fn held(used: &Use) -> Result<&Held, Fault> {
 unsafe fn load(
     runtime: vyre_runtime,
     place: *mut vyre_routine,
-    program: impl FnOnce() -> Result<Program, Fault>,
-) -> Result<(), Fault> {
+    program: impl FnOnce() -> Result<Program, FunctionError>,
+) -> Result<(), FunctionError> {
     if place.is_null() {
-        return Err(Fault::null("`routine`"));
+        return Err(FunctionError::null("`routine`"));
     }
     let used = runtime::found(runtime)?;
     let routine = runtime::held(&used)?.runtime.load(program()?)?;
-    let handle = handles::insert(Held { routine })?;
+    let handle = handles::insert(HeldRoutine { routine })?;
     // SAFETY: by contract.
     unsafe { *place = vyre_routine(handle as *mut c_void) };
     Ok(())
@@ -119,11 +119,11 @@ pub unsafe extern "C" fn vyre_load_with(
         let text = unsafe { text::taken(text, "`text`") }?;
         let mut set = Constants::new();
         if constants.is_null() && count > 0 {
-            return Err(Fault::null("`constants`"));
+            return Err(FunctionError::null("`constants`"));
         }
         if count > text.len() {
             let message = format!("{count} constants are more than this text can have");
-            return Err(Fault::new(VYRE_ARGUMENT, message));
+            return Err(FunctionError::new(VYRE_ARGUMENT, message));
         }
         for k in 0..count {
             // SAFETY: by contract.
@@ -153,15 +153,18 @@ pub unsafe extern "C" fn vyre_load_wire(
 ) -> vyre_status {
     let program = || {
         if bytes.is_null() {
-            return Err(Fault::null("`bytes`"));
+            return Err(FunctionError::null("`bytes`"));
         }
         if length > isize::MAX as usize {
-            return Err(Fault::new(VYRE_ARGUMENT, format!("{length} bytes are more than memory can hold")));
+            return Err(FunctionError::new(
+                VYRE_ARGUMENT,
+                format!("{length} bytes are more than memory can hold"),
+            ));
         }
         // SAFETY: by contract.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), length) };
         wire::decode(bytes)
-            .map_err(|error| Fault::new(crate::status::VYRE_INVALID_PROGRAM, error.to_string()))
+            .map_err(|error| FunctionError::new(crate::status::VYRE_INVALID_PROGRAM, error.to_string()))
     };
     // SAFETY: by contract.
     guarded(|| unsafe { load(runtime, routine, program) })
@@ -175,7 +178,7 @@ pub extern "C" fn vyre_routine_free(routine: vyre_routine) -> vyre_status {
             return Ok(());
         }
         held(&found(routine)?)?;
-        if handles::free(routine.0 as usize) { Ok(()) } else { Err(Fault::handle("routine")) }
+        if handles::free(routine.0 as usize) { Ok(()) } else { Err(FunctionError::handle("routine")) }
     })
 }
 
@@ -212,8 +215,8 @@ pub(crate) unsafe fn run(
     arguments: &[vyre_argument],
     options: *const vyre_options,
     report: *mut vyre_report,
-) -> Result<(), Fault> {
-    let mut bound = Bound::default();
+) -> Result<(), FunctionError> {
+    let mut bound = ArraysInUse::default();
     // SAFETY: by contract; the call is consumed before `bound` is dropped.
     unsafe {
         bound.bind(&mut call, arguments)?;
@@ -233,7 +236,7 @@ pub(crate) unsafe fn run(
 ///
 /// # Safety
 /// The strings of the options are C strings and do not change while the call exists.
-unsafe fn set<'a>(mut call: Call<'a>, options: &vyre_options) -> Result<Call<'a>, Fault> {
+unsafe fn set<'a>(mut call: Call<'a>, options: &vyre_options) -> Result<Call<'a>, FunctionError> {
     if !options.backend.is_null() {
         // SAFETY: by contract.
         call = call.on(unsafe { text::taken(options.backend, "`backend`") }?);
@@ -249,7 +252,7 @@ unsafe fn set<'a>(mut call: Call<'a>, options: &vyre_options) -> Result<Call<'a>
         VYRE_FALLBACK_FORBID => call = call.fallback(Fallback::Forbid),
         VYRE_FALLBACK_WARN => call = call.fallback(Fallback::Warn),
         VYRE_FALLBACK_ALLOW => call = call.fallback(Fallback::Allow),
-        other => return Err(Fault::new(VYRE_ARGUMENT, format!("{other} is not a fallback policy"))),
+        other => return Err(FunctionError::new(VYRE_ARGUMENT, format!("{other} is not a fallback policy"))),
     }
     if options.without_asserts != 0 {
         call = call.asserts(false);
@@ -266,11 +269,11 @@ unsafe fn explained(
     elements: u64,
     text: *mut *mut c_char,
     show: impl FnOnce(vyre::Explanation) -> String,
-) -> Result<(), Fault> {
+) -> Result<(), FunctionError> {
     let used = found(routine)?;
     let routine = &held(&used)?.routine;
     if text.is_null() {
-        return Err(Fault::null("`text`"));
+        return Err(FunctionError::null("`text`"));
     }
     // SAFETY: by contract.
     unsafe { text::give(text, &show(routine.explain(usize::try_from(elements).unwrap_or(usize::MAX)))) }

@@ -2,7 +2,7 @@
 
 use crate::command;
 use crate::handles::{self, Use};
-use crate::status::{Fault, VYRE_ABI, guarded, vyre_status};
+use crate::status::{FunctionError, VYRE_ABI, guarded, vyre_status};
 use crate::text;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
@@ -41,7 +41,7 @@ pub struct vyre_runtime_options {
 pub(crate) type Ops = Mutex<HashMap<(usize, DataType, [u32; 2]), OpRoutine>>;
 
 /// Runtime, and the ready-made ops loaded into it.
-pub(crate) struct Held {
+pub(crate) struct HeldRuntime {
     pub(crate) runtime: Runtime,
     pub(crate) ops: Ops,
 }
@@ -66,15 +66,15 @@ impl Listener {
 }
 
 /// Looks up the runtime of a handle.
-pub(crate) fn found(runtime: vyre_runtime) -> Result<Use, Fault> {
+pub(crate) fn found(runtime: vyre_runtime) -> Result<Use, FunctionError> {
     if runtime.0.is_null() {
-        return Err(Fault::null("the runtime"));
+        return Err(FunctionError::null("the runtime"));
     }
-    handles::find(runtime.0 as usize).ok_or_else(|| Fault::handle("runtime"))
+    handles::find(runtime.0 as usize).ok_or_else(|| FunctionError::handle("runtime"))
 }
 
-pub(crate) fn held(used: &Use) -> Result<&Held, Fault> {
-    used.get().ok_or_else(|| Fault::handle("runtime"))
+pub(crate) fn held(used: &Use) -> Result<&HeldRuntime, FunctionError> {
+    used.get().ok_or_else(|| FunctionError::handle("runtime"))
 }
 
 /// The version of the library, such as "0.2.0". Do not free it.
@@ -111,10 +111,10 @@ pub unsafe extern "C" fn vyre_runtime_open(
             let message = format!(
                 "the header has version {abi} of the interface, the library version {VYRE_ABI_VERSION}"
             );
-            return Err(Fault::new(VYRE_ABI, message));
+            return Err(FunctionError::new(VYRE_ABI, message));
         }
         if runtime.is_null() {
-            return Err(Fault::null("`runtime`"));
+            return Err(FunctionError::null("`runtime`"));
         }
         // SAFETY: by contract.
         let builder = match unsafe { options.as_ref() } {
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn vyre_runtime_open(
             None => Runtime::builder(),
         };
         command::announce();
-        let held = Held { runtime: builder.build()?, ops: Ops::default() };
+        let held = HeldRuntime { runtime: builder.build()?, ops: Ops::default() };
         let handle = handles::insert(held)?;
         // SAFETY: by contract.
         unsafe { *runtime = vyre_runtime(handle as *mut c_void) };
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn vyre_runtime_open(
 ///
 /// # Safety
 /// The strings of the options are null or C strings.
-unsafe fn built(options: &vyre_runtime_options) -> Result<vyre::RuntimeBuilder, Fault> {
+unsafe fn built(options: &vyre_runtime_options) -> Result<vyre::RuntimeBuilder, FunctionError> {
     let mut builder = Runtime::builder();
     // SAFETY: by contract, here and below.
     let taken =
@@ -168,7 +168,7 @@ pub extern "C" fn vyre_runtime_free(runtime: vyre_runtime) -> vyre_status {
             return Ok(());
         }
         held(&found(runtime)?)?;
-        if handles::free(runtime.0 as usize) { Ok(()) } else { Err(Fault::handle("runtime")) }
+        if handles::free(runtime.0 as usize) { Ok(()) } else { Err(FunctionError::handle("runtime")) }
     })
 }
 
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn vyre_runtime_backends(runtime: vyre_runtime, text: *mut
         let mut lines: Vec<String> = runtime.backends().map(str::to_owned).collect();
         lines.extend(refused.iter().map(|refused| format!("not {}: {}", refused.backend, refused.reason)));
         if text.is_null() {
-            return Err(Fault::null("`text`"));
+            return Err(FunctionError::null("`text`"));
         }
         // SAFETY: by contract.
         unsafe { text::give(text, &lines.join("\n")) }

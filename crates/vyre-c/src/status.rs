@@ -71,32 +71,32 @@ statuses! {
 
 /// Failure of a function.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct FunctionError {
     pub(crate) status: vyre_status,
     pub(crate) text: String,
     pub(crate) fix: Option<String>,
 }
 
-impl Fault {
+impl FunctionError {
     #[cold]
-    pub(crate) fn new(status: vyre_status, text: impl Into<String>) -> Fault {
-        Fault { status, text: text.into(), fix: None }
+    pub(crate) fn new(status: vyre_status, text: impl Into<String>) -> FunctionError {
+        FunctionError { status, text: text.into(), fix: None }
     }
 
-    pub(crate) fn null(what: &str) -> Fault {
-        Fault::new(VYRE_NULL, format!("{what} is a null pointer"))
+    pub(crate) fn null(what: &str) -> FunctionError {
+        FunctionError::new(VYRE_NULL, format!("{what} is a null pointer"))
     }
 
-    pub(crate) fn handle(what: &str) -> Fault {
-        Fault::new(VYRE_HANDLE, format!("this is not a valid {what}: it was freed, or never was one"))
+    pub(crate) fn handle(what: &str) -> FunctionError {
+        FunctionError::new(VYRE_HANDLE, format!("this is not a valid {what}: it was freed, or never was one"))
     }
 }
 
-impl From<BackendError> for Fault {
+impl From<BackendError> for FunctionError {
     #[cold]
-    fn from(error: BackendError) -> Fault {
+    fn from(error: BackendError) -> FunctionError {
         // The codes are the same numbers, which a test checks.
-        Fault {
+        FunctionError {
             status: error.code() as vyre_status,
             fix: error.fix().map(str::to_owned),
             text: error.to_string(),
@@ -117,16 +117,18 @@ thread_local! {
 /// Runs the body of a function: a failure or panic becomes a status, and its message is kept for
 /// the thread.
 #[inline]
-pub(crate) fn guarded(inside: impl FnOnce() -> Result<(), Fault>) -> vyre_status {
+pub(crate) fn guarded(inside: impl FnOnce() -> Result<(), FunctionError>) -> vyre_status {
     match vyre::unstable::driver::contain(inside) {
         Ok(Ok(())) => VYRE_OK,
         Ok(Err(fault)) => fail(fault),
-        Err(message) => fail(Fault::new(VYRE_PANIC, format!("internal error: {message}; please report it"))),
+        Err(message) => {
+            fail(FunctionError::new(VYRE_PANIC, format!("internal error: {message}; please report it")))
+        }
     }
 }
 
 #[cold]
-fn fail(fault: Fault) -> vyre_status {
+fn fail(fault: FunctionError) -> vyre_status {
     let last = Last { text: visible(&fault.text), fix: fault.fix.as_deref().map(visible) };
     // A thread that is exiting has no storage left for it; the status still identifies the kind of
     // failure.
@@ -162,7 +164,7 @@ pub extern "C" fn vyre_status_name(status: vyre_status) -> *const c_char {
 /// Nothing reads the string any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vyre_text_free(text: *mut c_char) -> vyre_status {
-    guarded(|| if text::free(text) { Ok(()) } else { Err(Fault::handle("text")) })
+    guarded(|| if text::free(text) { Ok(()) } else { Err(FunctionError::handle("text")) })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Strings exchanged with C.
 
-use crate::status::{Fault, VYRE_ARGUMENT};
+use crate::status::{FunctionError, VYRE_ARGUMENT};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +17,7 @@ pub(crate) fn visible(text: &str) -> CString {
 ///
 /// # Safety
 /// `place` can be written.
-pub(crate) unsafe fn give(place: *mut *mut c_char, text: &str) -> Result<(), Fault> {
+pub(crate) unsafe fn give(place: *mut *mut c_char, text: &str) -> Result<(), FunctionError> {
     let text = visible(text).into_raw();
     GIVEN.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().insert(text as usize);
     // SAFETY: by contract.
@@ -58,9 +58,9 @@ pub(crate) unsafe fn is(text: *const c_char, known: &str) -> bool {
 ///
 /// # Safety
 /// Null, or a C string that does not change while it is used.
-pub(crate) unsafe fn taken<'a>(text: *const c_char, what: &str) -> Result<&'a str, Fault> {
+pub(crate) unsafe fn taken<'a>(text: *const c_char, what: &str) -> Result<&'a str, FunctionError> {
     if text.is_null() {
-        return Err(Fault::null(what));
+        return Err(FunctionError::null(what));
     }
     // SAFETY: by contract.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
@@ -68,5 +68,5 @@ pub(crate) unsafe fn taken<'a>(text: *const c_char, what: &str) -> Result<&'a st
         // SAFETY: ASCII is UTF-8.
         return Ok(unsafe { str::from_utf8_unchecked(bytes) });
     }
-    str::from_utf8(bytes).map_err(|_| Fault::new(VYRE_ARGUMENT, format!("{what} is not UTF-8")))
+    str::from_utf8(bytes).map_err(|_| FunctionError::new(VYRE_ARGUMENT, format!("{what} is not UTF-8")))
 }

@@ -114,7 +114,7 @@ fn the_header_is_cpp_as_well() {
 }
 
 #[test]
-fn misuse_is_told() {
+fn misuse_is_reported() {
     check(C, &here().join("tests/programs/misuse.c"));
 }
 

@@ -4,7 +4,7 @@
 pub(crate) use x86::{counts, listing};
 
 /// Instruction counts.
-pub(crate) struct Counts {
+pub(crate) struct InstructionCounts {
     pub(crate) instructions: usize,
     /// Instructions with a stack operand: spills, and memory for exchanges between lanes.
     pub(crate) stack: usize,
@@ -13,7 +13,7 @@ pub(crate) struct Counts {
 
 /// Always `None`: there is no disassembler for this processor.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn counts(_code: &[u8]) -> Option<Counts> {
+pub(crate) fn counts(_code: &[u8]) -> Option<InstructionCounts> {
     None
 }
 
@@ -29,7 +29,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Counts, hex};
+    use super::{InstructionCounts, hex};
     use iced_x86::{
         Decoder, DecoderOptions, FlowControl, Formatter as _, Instruction, IntelFormatter, Register,
     };
@@ -62,11 +62,11 @@ mod x86 {
     }
 
     /// Counts the reachable instructions.
-    pub(crate) fn counts(code: &[u8]) -> Option<Counts> {
+    pub(crate) fn counts(code: &[u8]) -> Option<InstructionCounts> {
         let (insts, _) = reached(code);
         let count =
             |wanted: &dyn Fn(&Instruction) -> bool| insts.values().filter(|inst| wanted(inst)).count();
-        Some(Counts {
+        Some(InstructionCounts {
             instructions: insts.len(),
             stack: count(&|inst| inst.memory_base() == Register::RSP),
             calls: count(&|inst| inst.flow_control() == FlowControl::IndirectCall),

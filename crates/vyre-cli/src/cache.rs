@@ -3,7 +3,7 @@
 use crate::bundle;
 use crate::output::{Ending, OutputFormat, print};
 use crate::quantity;
-use crate::tables::{Kind, TableFile, files};
+use crate::tables::{TableFile, TableKind, files};
 use std::path::{Path, PathBuf};
 use vyre_driver::bundle::Bundle;
 use vyre_driver::pipeline::{PipelineCacheAudit, PipelineCacheAuditSnapshot};
@@ -11,8 +11,9 @@ use vyre_driver::storage::Storage;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Tables are in $XDG_CONFIG_HOME/vyre (routes) and $XDG_CACHE_HOME/vyre (the rest), else under ~/.config and ~/.cache;
-VYRE_TABLES names another folder for all of them. Removing a table forgets what was measured, nothing else.
+Tables are in $XDG_CONFIG_HOME/vyre (routes) and $XDG_CACHE_HOME/vyre (the rest), by default \
+~/.config/vyre and ~/.cache/vyre; VYRE_TABLES names another folder for all of them. Removing a table loses \
+measurements and nothing else.
 
 Examples:
   vyre cache ls
@@ -43,7 +44,7 @@ enum Action {
     /// Remove files
     Clear {
         /// Only these kinds of files [default: all]
-        kinds: Vec<Kind>,
+        kinds: Vec<TableKind>,
         #[command(flatten)]
         format: Format,
     },
@@ -148,7 +149,7 @@ fn show(files: &[TableFile], format: &Format) {
     }
     for file in files {
         let state = match (&file.rows, file.kind) {
-            (_, Kind::SetAside) => "damaged, no longer used".to_string(),
+            (_, TableKind::SetAside) => "damaged, no longer used".to_string(),
             (Ok(rows), _) => format!("{rows} rows"),
             (Err(error), _) => format!("not readable: {error}"),
         };
@@ -167,7 +168,7 @@ pub(crate) fn to_json(file: &TableFile) -> serde_json::Value {
     })
 }
 
-fn clear(files: &[TableFile], kinds: &[Kind], format: &Format) -> Ending {
+fn clear(files: &[TableFile], kinds: &[TableKind], format: &Format) -> Ending {
     let mut removed = Vec::new();
     for file in files.iter().filter(|file| kinds.is_empty() || kinds.contains(&file.kind)) {
         if let Err(error) = file.remove() {

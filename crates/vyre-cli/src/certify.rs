@@ -6,7 +6,7 @@ use crate::dispatch::ShapeArguments;
 use crate::inputs::InputArguments;
 use crate::output::{Ending, OutputFormat, print, progress_bar};
 use crate::quantity;
-use crate::source::{Loaded, SetArguments, load_with};
+use crate::source::{LoadedProgram, SetArguments, load_with};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,9 +51,9 @@ pub(crate) struct Arguments {
 }
 
 const EXAMPLES: &str = "\
-Every backend's outputs are compared with the interpreter's; a wrong one is rejected whatever its speed. Then each runs once
-to warm up and several times in turn, in random order; the fastest is the route for programs of this name and about this
-size.
+The outputs of every backend are compared with the interpreter's; a backend that is wrong is rejected, \
+however fast. Each of the others runs once to warm up, then several times, interleaved in random order. \
+The fastest becomes the route for programs of this name at about this size.
 
 Examples:
   vyre certify examples/saxpy.vyre --in a=2 --sizes 1K,64K,1M
@@ -69,8 +69,8 @@ fn certify(arguments: &Arguments) -> Result<Ending, Ending> {
         return certify_report::write(&arguments.backends, path, OutputFormat::of(arguments.json));
     }
     let load = |file: &PathBuf| load_with(file, &arguments.set);
-    let programs: Vec<Loaded> = arguments.files.iter().map(load).collect::<Result<_, _>>()?;
-    let mut sized_programs: Vec<(&Loaded, Option<u64>)> = Vec::new();
+    let programs: Vec<LoadedProgram> = arguments.files.iter().map(load).collect::<Result<_, _>>()?;
+    let mut sized_programs: Vec<(&LoadedProgram, Option<u64>)> = Vec::new();
     for loaded in &programs {
         if arguments.sizes.is_empty() {
             sized_programs.push((loaded, None));
@@ -121,7 +121,7 @@ fn open(ids: &[String]) -> Result<Vec<Arc<dyn VyreBackend>>, Ending> {
 
 fn measure(
     arguments: &Arguments,
-    (loaded, size): (&Loaded, Option<u64>),
+    (loaded, size): (&LoadedProgram, Option<u64>),
     backends: &[Arc<dyn VyreBackend>],
     table: &mut PgoTable,
 ) -> Result<RouteDecision, Ending> {
@@ -139,7 +139,7 @@ fn measure(
 }
 
 /// Key of a program in the routing table: its name, else its fingerprint.
-pub(crate) fn op_id(loaded: &Loaded) -> String {
+pub(crate) fn op_id(loaded: &LoadedProgram) -> String {
     match loaded.program.name() {
         Some(name) => name.to_string(),
         None => format!("fp:{}", loaded.fingerprint()),
@@ -165,7 +165,7 @@ fn keep(arguments: &Arguments, table: &PgoTable) -> Result<Option<String>, Endin
     Ok(Some(path.display().to_string()))
 }
 
-fn show(loaded: &Loaded, row: &RouteDecision) {
+fn show(loaded: &LoadedProgram, row: &RouteDecision) {
     let size = row.size_bucket.map(|bucket| format!(", 2^{bucket} elements and up")).unwrap_or_default();
     print(&format!("{}{size}: {} is fastest", op_id(loaded), row.backend));
     for observed in &row.observations {

@@ -19,9 +19,10 @@ use vyre_driver::{VyreBackend, registry};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Every program is run on the interpreter and on the backend, with each optimizer schedule and at several workgroup
-sizes; for an oracle such as cpu-ref also in several orders of invocations, through text and wire bytes, and with
-changes that must not matter. Results are compared by bits, or within the bounds that the device declares.
+Every program runs on the interpreter and on the backend, with each optimizer schedule and at several \
+workgroup sizes; for an oracle such as cpu-ref also in several orders of invocations, after a round trip \
+through text and wire bytes, and with changes that must not affect results. Results are compared by bits, \
+or within the bounds that the device declares.
 
 Examples:
   vyre conform --backend cpu-ref --count 2000

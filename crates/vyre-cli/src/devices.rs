@@ -11,8 +11,9 @@ use vyre_driver::{DeviceClass, DeviceProfile, FloatDepartures};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Backends are listed in the order of selection: real devices before software ones, then by what they can do (score), how
-well they can be timed, and their rank. Once kernels have been measured, measurements decide instead.
+Backends are listed in the order of selection: real devices before software ones, then by capability \
+(score), by how precisely they can be timed, and by rank. Once kernels have been measured, the \
+measurements decide instead.
 
 Examples:
   vyre devices
@@ -28,7 +29,7 @@ pub(crate) struct Arguments {
 }
 
 /// Linked backend.
-pub(crate) struct Device {
+pub(crate) struct LinkedBackend {
     pub(crate) id: &'static str,
     pub(crate) state: DeviceState,
     /// Names of all its devices, if there are several; the first is the one described.
@@ -68,18 +69,19 @@ pub(crate) fn run(arguments: &Arguments) -> Ending {
 }
 
 /// All linked backends: usable ones in the order of selection, then the others.
-pub(crate) fn all() -> Vec<Device> {
+pub(crate) fn all() -> Vec<LinkedBackend> {
     meet_unknown_drivers(&[]);
     let report = registry::selection_report();
     let certificates = Storage::of_user().certificates.and_then(|path| CertificateTable::load(&path).ok());
     let certificates = certificates.unwrap_or_default().certificates;
-    let usable = report.ranked.iter().zip(registry::selection_profiles()).map(|(facts, profile)| Device {
-        id: facts.id,
-        state: DeviceState::Usable { facts: facts.clone(), profile: *profile },
-        names: names(facts.id),
-        certificate: newest(&certificates, profile),
-    });
-    let refused = report.refused.iter().map(|refusal| Device {
+    let usable =
+        report.ranked.iter().zip(registry::selection_profiles()).map(|(facts, profile)| LinkedBackend {
+            id: facts.id,
+            state: DeviceState::Usable { facts: facts.clone(), profile: *profile },
+            names: names(facts.id),
+            certificate: newest(&certificates, profile),
+        });
+    let refused = report.refused.iter().map(|refusal| LinkedBackend {
         id: &refusal.backend,
         state: DeviceState::Refused(refusal.reason.clone()),
         names: Vec::new(),
@@ -102,7 +104,7 @@ fn names(id: &str) -> Vec<String> {
     registry::backend_devices(id).and_then(|devices| (devices.names)().ok()).unwrap_or_default()
 }
 
-impl Device {
+impl LinkedBackend {
     fn describe(&self, at: usize) -> String {
         let (facts, profile) = match &self.state {
             DeviceState::Usable { facts, profile } => (facts, profile),

@@ -2,7 +2,7 @@
 
 use crate::output::Ending;
 use crate::quantity;
-use crate::source::Loaded;
+use crate::source::LoadedProgram;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -87,7 +87,7 @@ pub(crate) struct Dispatched {
 /// including reading the program and opening drivers.
 pub(crate) fn dispatch(
     backend: &str,
-    loaded: &Loaded,
+    loaded: &LoadedProgram,
     inputs: &[Vec<u8>],
     config: &DispatchConfig,
 ) -> Result<Dispatched, Ending> {
@@ -115,8 +115,8 @@ pub(crate) fn dispatch(
     })
 }
 
-/// How late a call can return and still count as within its deadline: the thread that waits for it
-/// on a busy machine. Chosen, not measured.
+/// How late a call can return and still count as within its deadline: on a busy machine, the thread
+/// that waits for it may not run at once. Chosen, not measured.
 const GRACE: Duration = Duration::from_millis(50);
 
 thread_local! {

@@ -3,7 +3,7 @@
 use crate::devices::{self, DeviceState};
 use crate::output::{Ending, Paint, painted_out, print};
 use crate::quantity;
-use crate::tables::{Kind, files};
+use crate::tables::{TableKind, files};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,8 +15,9 @@ use vyre_driver::{VyreBackend, registry};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Every usable backend runs some generated programs and is compared with the interpreter; every table is read. Exits with
-code 1 if something is broken; something that is merely missing is reported, but is not a fault.
+Every usable backend runs some generated programs and is compared with the interpreter; every table is \
+read. Exits with code 1 if something is broken; something that is merely missing is reported but is not a \
+fault.
 
 Examples:
   vyre doctor
@@ -150,7 +151,7 @@ fn tables() -> Vec<Check> {
         let path = file.path.display();
         let name = format!("table {}", file.kind.name());
         checks.push(match &file.rows {
-            _ if file.kind == Kind::SetAside => {
+            _ if file.kind == TableKind::SetAside => {
                 Check::new(name, Health::Note, format!("{path} was damaged and is no longer used"))
                     .help("inspect it or remove it: `vyre cache clear set-aside`")
             }

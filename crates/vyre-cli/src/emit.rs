@@ -1,7 +1,7 @@
 //! `vyre emit`: a program in the languages it is lowered to.
 
 use crate::output::{Ending, print};
-use crate::source::{Loaded, SetArguments, load_with};
+use crate::source::{LoadedProgram, SetArguments, load_with};
 use crate::{files, quantity};
 use std::path::PathBuf;
 use vyre_driver::DispatchConfig;
@@ -104,7 +104,7 @@ fn emit(arguments: &Arguments) -> Result<Ending, Ending> {
 }
 
 impl EmitTarget {
-    fn make(self, loaded: &Loaded, workgroup: Option<[u32; 3]>) -> Result<Made, Ending> {
+    fn make(self, loaded: &LoadedProgram, workgroup: Option<[u32; 3]>) -> Result<Made, Ending> {
         // Not every target depends on the workgroup size.
         #[cfg_attr(not(any(feature = "cpu", feature = "wgpu")), expect(unused_variables))]
         let config = DispatchConfig { workgroup_override: workgroup, ..DispatchConfig::default() };
@@ -129,7 +129,7 @@ impl EmitTarget {
     }
 }
 
-fn source(loaded: &Loaded, dialect: &Dialect, workgroup: Option<[u32; 3]>) -> Result<String, Ending> {
+fn source(loaded: &LoadedProgram, dialect: &Dialect, workgroup: Option<[u32; 3]>) -> Result<String, Ending> {
     let kernel = &loaded.kernel;
     if kernel.needs.subgroups && dialect.subgroup_size().is_none() {
         let name = dialect.name;

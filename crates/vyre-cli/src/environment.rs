@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_that_nobody_understands_are_named() {
+    fn invalid_values_are_named() {
         let fault = |name: &str, value: &str| {
             let variable = VARIABLES.iter().find(|variable| variable.name == name).expect("a variable");
             variable.fault(OsStr::new(value))

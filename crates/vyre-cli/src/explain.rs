@@ -2,7 +2,7 @@
 
 use crate::output::{Ending, error_name, print};
 use crate::quantity;
-use crate::source::{Loaded, SetArguments, load_with};
+use crate::source::{LoadedProgram, SetArguments, load_with};
 use std::path::{Path, PathBuf};
 use vyre::Runtime;
 use vyre::catalogue::{self, CatalogueOp};
@@ -206,7 +206,7 @@ fn accuracy(row: &OpRow) -> String {
 
 /// Adds a description of the machine code.
 #[cfg(feature = "cpu")]
-fn with_code(explained: Explained, loaded: &Loaded) -> Result<Explained, Ending> {
+fn with_code(explained: Explained, loaded: &LoadedProgram) -> Result<Explained, Ending> {
     let (text, code) = crate::explain_code::explain(loaded)?;
     let Explained { text: about, mut json } = explained;
     json["code"] = code;
@@ -214,7 +214,7 @@ fn with_code(explained: Explained, loaded: &Loaded) -> Result<Explained, Ending>
 }
 
 /// Explains a program: its properties, and where a call over `elements` elements would run.
-fn program(loaded: &Loaded, elements: u64) -> Result<Explained, Ending> {
+fn program(loaded: &LoadedProgram, elements: u64) -> Result<Explained, Ending> {
     let kernel = &loaded.kernel;
     let routine = Runtime::builder().known_drivers_only().build()?.load(&loaded.program)?;
     let explanation = routine.explain(usize::try_from(elements).unwrap_or(usize::MAX));

@@ -2,12 +2,12 @@
 
 use crate::asm;
 use crate::output::Ending;
-use crate::source::Loaded;
-use vyre_cpu::{CodeReport, MemoryAccess, Reach, Touch, avx512_rejected, code_report, machine_code};
+use crate::source::LoadedProgram;
+use vyre_cpu::{AccessKind, CodeReport, MemoryAccess, Reach, avx512_rejected, code_report, machine_code};
 use vyre_driver::DispatchConfig;
 
 /// Describes the code as text and as JSON.
-pub(crate) fn explain(loaded: &Loaded) -> Result<(String, serde_json::Value), Ending> {
+pub(crate) fn explain(loaded: &LoadedProgram) -> Result<(String, serde_json::Value), Ending> {
     let config = DispatchConfig::default();
     let report = code_report(&loaded.program, &config)?;
     let code = machine_code(&loaded.program, &config)?;
@@ -56,9 +56,9 @@ fn checks(report: &CodeReport) -> String {
 
 fn touch(access: &MemoryAccess) -> &'static str {
     match access.touch {
-        Touch::Load => "load",
-        Touch::Store => "store",
-        Touch::Atomic => "atomic",
+        AccessKind::Load => "load",
+        AccessKind::Store => "store",
+        AccessKind::Atomic => "atomic",
     }
 }
 

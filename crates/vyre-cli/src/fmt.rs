@@ -7,7 +7,8 @@ use vyre_foundation::text;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Comments are kept; only spaces, line breaks and semicolons change. Standard input is formatted to standard output.
+Comments are kept; only spaces, line breaks and semicolons change. Standard input is formatted to standard \
+output.
 
 Examples:
   vyre fmt examples/*.vyre

@@ -2,12 +2,12 @@
 
 use crate::files;
 use crate::output::{Ending, print, print_program};
-use crate::source::{Loaded, SetArguments, load_with};
+use crate::source::{LoadedProgram, SetArguments, load_with};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The other commands take shaders as they are: vyre run shader.wgsl, vyre check shader.wgsl.
+The other commands accept shaders directly: vyre run shader.wgsl, vyre check shader.wgsl.
 
 Examples:
   vyre import shader.wgsl
@@ -43,7 +43,7 @@ fn import(arguments: &Arguments) -> Result<Ending, Ending> {
     Ok(Ending::Done)
 }
 
-fn facts(loaded: &Loaded, text: &str) -> serde_json::Value {
+fn facts(loaded: &LoadedProgram, text: &str) -> serde_json::Value {
     let buffers = loaded.program.buffers().iter().map(|buffer| {
         serde_json::json!({
             "name": &*buffer.name,

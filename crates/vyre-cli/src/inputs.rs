@@ -1,7 +1,7 @@
 //! `--in name=data`: contents of input buffers from the command line.
 
 use crate::output::Ending;
-use crate::source::Loaded;
+use crate::source::LoadedProgram;
 use crate::{files, npy, quantity};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ffi::OsString;
@@ -20,11 +20,11 @@ pub(crate) const INPUTS_HELP: &str = "\
 Inputs:
   x=1,2,3  x=0..16  x=repeat(1.5, 64)   elements, ranges, repetitions
   x=data.npy  x=@data.bin               a NumPy array; raw little-endian elements
-  x=rand:f32:1M  x=rand:1M:7            random numbers: floats from -1 to 1, integers of any bits; a seed may follow
-  x=zeros:1M  x=ones:1M                 all zero, all one
+  x=rand:f32:1M  x=rand:1M:7            random floats from -1 to 1, or integers; then a seed
+  x=zeros:1M  x=ones:1M                 all zeros, all ones
   x=iota:1M  x=iota:1M:16               0 1 2 …; 0 16 32 …
-Counts are 1000, 64K (65536), 1M, 1e6, 2^20 or 640x480. A buffer of fixed length needs none. A buffer without --in
-takes the `// input` line of the file, if it has one.";
+Counts are 1000, 64K (65536), 1M, 1e6, 2^20 or 640x480. A buffer of fixed length needs none. A buffer \
+without --in takes its contents from the `// input` line of the file, if there is one.";
 
 /// Inputs of a dispatch.
 #[derive(Clone, Debug, clap::Args)]
@@ -69,7 +69,7 @@ impl InputArguments {
 
     /// Collects the bytes of every input: from the command line, else from the file's `// input`
     /// lines.
-    pub(crate) fn gather(&self, loaded: &Loaded) -> Result<Vec<Vec<u8>>, Ending> {
+    pub(crate) fn gather(&self, loaded: &LoadedProgram) -> Result<Vec<Vec<u8>>, Ending> {
         self.gather_sized(loaded, None)
     }
 
@@ -77,7 +77,7 @@ impl InputArguments {
     /// at dispatch and has no `--in`.
     pub(crate) fn gather_sized(
         &self,
-        loaded: &Loaded,
+        loaded: &LoadedProgram,
         elements: Option<u64>,
     ) -> Result<Vec<Vec<u8>>, Ending> {
         let own = filetest::inputs(&loaded.source).map_err(Ending::Usage)?;

@@ -65,7 +65,7 @@ use vyre_wgpu as _;
 
 /// Check, run, measure and test vyre kernels
 #[derive(Debug, Parser)]
-#[command(name = "vyre", version, about, after_help = AFTER_HELP, max_term_width = 100)]
+#[command(name = "vyre", version, after_help = AFTER_HELP, max_term_width = 100)]
 struct Cli {
     /// Print more detail to standard error; repeat for more (-vv, -vvv)
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
@@ -78,8 +78,8 @@ const AFTER_HELP: &str = "\
 Examples:
   vyre run examples/mandelbrot.vyre --out mandelbrot.png    a picture that a kernel drew
   vyre run examples/saxpy.vyre --in a=2 --in x=rand:f32:1M --in y=zeros:1M
-  vyre check examples/*.vyre                                faults and remarks, with their places
-  vyre bench --quick --html report.html                     how fast, beside C and the machine's limits
+  vyre check examples/*.vyre                                faults and warnings, with their positions
+  vyre bench --quick --html report.html                     speed against C and the machine's limits
   vyre devices                                              backends on this machine
   vyre explain V015                                         what a diagnostic code means
 
@@ -88,10 +88,10 @@ Exit codes:
   1    a check failed: faults in a program, a mismatch between backends, a damaged table
   2    wrong arguments, or a file that cannot be read or written
   3    the program or its inputs are not valid, or the backend cannot run it
-  4    the kernel trapped or ran out of time
+  4    the kernel trapped, failed an assert or ran out of time
   130  interrupted
 
-NO_COLOR turns colours off; they are only ever used on a terminal.";
+NO_COLOR turns colours off; they are used only on a terminal.";
 
 /// Arguments that are described only once their subcommand is known. Describing those of all
 /// subcommands takes an eighth of the instructions of a short command.

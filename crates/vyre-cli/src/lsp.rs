@@ -20,9 +20,9 @@ use std::collections::{BTreeSet, HashMap};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-An editor starts it and speaks the Language Server Protocol on standard input and output; docs/editors.md has the
-settings of several. It provides diagnostics with fixes, types, uniformity and ranges of values, definitions,
-references, renaming, completion, formatting, highlighting and inlay hints.
+An editor starts it and speaks the Language Server Protocol on standard input and output; docs/editors.md \
+has the settings for several editors. It provides diagnostics with fixes, types, uniformity and ranges of \
+values, definitions, references, renaming, completion, formatting, highlighting and inlay hints.
 
 Examples:
   vyre lsp           start the server; editors run this for `.vyre` files")]

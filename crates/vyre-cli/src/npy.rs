@@ -9,7 +9,7 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// Array read from a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Array {
+pub(crate) struct NpyArray {
     /// Element type; `None` for untyped two-byte elements, the form in which bfloat16 arrays are
     /// stored.
     pub(crate) element: Option<DataType>,
@@ -44,7 +44,7 @@ pub(crate) fn is_npy(bytes: &[u8]) -> bool {
 }
 
 /// Parses the bytes of a file.
-pub(crate) fn read(file: &[u8]) -> Result<Array, String> {
+pub(crate) fn read(file: &[u8]) -> Result<NpyArray, String> {
     let rest = file.strip_prefix(MAGIC).ok_or("it does not start as an .npy file does")?;
     let (header, data) = match rest {
         [1, _, low, high, rest @ ..] => (usize::from(u16::from_le_bytes([*low, *high])), rest),
@@ -68,7 +68,7 @@ pub(crate) fn read(file: &[u8]) -> Result<Array, String> {
     if swapped {
         bytes.chunks_exact_mut(size as usize).for_each(<[u8]>::reverse);
     }
-    Ok(Array { element, shape, bytes })
+    Ok(NpyArray { element, shape, bytes })
 }
 
 /// Text after `'name':` in the header dictionary.
@@ -135,7 +135,7 @@ mod tests {
                 let file = write(element, &shape, &bytes);
                 assert_eq!((file.len() - bytes.len()) % 64, 0, "{element} {shape:?}");
                 let expected = Some(element).filter(|element| *element != DataType::Bf16);
-                assert_eq!(read(&file), Ok(Array { element: expected, shape, bytes }));
+                assert_eq!(read(&file), Ok(NpyArray { element: expected, shape, bytes }));
             }
         }
     }

@@ -4,8 +4,8 @@ use crate::dispatch::{self, Dispatched};
 use crate::files;
 use crate::inputs::InputArguments;
 use crate::output::{Ending, print, warn};
-use crate::show::{self, Extent};
-use crate::source::Loaded;
+use crate::show::{self, OutputExtent};
+use crate::source::LoadedProgram;
 use std::path::PathBuf;
 use vyre_conform::outcome::returned_buffers;
 use vyre_driver::pipeline::PipelineReproManifest;
@@ -26,8 +26,8 @@ pub(crate) struct Arguments {
 }
 
 const EXAMPLES: &str = "\
-A manifest holds the program, the backend and how it was compiled, not the inputs. Differences from the machine it
-was written on are reported on standard error.
+A manifest holds the program, the backend and how it was compiled, but not the inputs. Differences from \
+the machine that it was written on are reported on standard error.
 
 Example:
   vyre run examples/saxpy.vyre --manifest saxpy.json
@@ -44,7 +44,7 @@ fn replay(arguments: &Arguments) -> Result<Ending, Ending> {
         PipelineReproManifest::from_json(&files::read_text(&arguments.manifest)?).map_err(unreadable)?;
     let program = manifest.program().map_err(unreadable)?;
     let kernel = program.validate().map_err(|faults| Ending::CannotRun(format!("{file}: {faults}")))?;
-    let loaded = Loaded { file, source: String::new(), program, kernel };
+    let loaded = LoadedProgram { file, source: String::new(), program, kernel };
     let inputs = arguments.inputs.gather(&loaded)?;
     let backend = arguments.backend.as_deref().unwrap_or(&manifest.backend_id);
     let done = dispatch::dispatch(backend, &loaded, &inputs, &manifest.dispatch_policy)?;
@@ -68,7 +68,7 @@ fn differences(manifest: &PipelineReproManifest, now: &PipelineReproManifest) ->
 
 fn show_results(
     arguments: &Arguments,
-    loaded: &Loaded,
+    loaded: &LoadedProgram,
     done: &Dispatched,
     (then, now): (&PipelineReproManifest, &PipelineReproManifest),
 ) {
@@ -81,11 +81,11 @@ fn show_results(
             "pipeline": now.pipeline_id,
             "program_digest": now.program_digest,
             "differences": differences,
-            "outputs": outputs().map(|(decl, bytes)| show::json(decl, bytes, Extent::All)).collect::<serde_json::Value>(),
+            "outputs": outputs().map(|(decl, bytes)| show::json(decl, bytes, OutputExtent::All)).collect::<serde_json::Value>(),
         });
         print(&json.to_string());
         return;
     }
     differences.iter().for_each(|line| warn(line));
-    outputs().for_each(|(decl, bytes)| print(&show::text(decl, bytes, Extent::Summary)));
+    outputs().for_each(|(decl, bytes)| print(&show::text(decl, bytes, OutputExtent::Summary)));
 }

@@ -3,9 +3,9 @@
 use crate::dispatch::{self, AUTO, Dispatched, ShapeArguments};
 use crate::inputs::InputArguments;
 use crate::output::{Ending, print, warn};
-use crate::show::{self, Extent};
+use crate::show::{self, OutputExtent};
 use crate::sinks::{Destinations, OutputArguments};
-use crate::source::{Loaded, SetArguments, load_with};
+use crate::source::{LoadedProgram, SetArguments, load_with};
 use crate::{files, quantity};
 use std::path::{Path, PathBuf};
 use vyre_conform::outcome::returned_buffers;
@@ -129,7 +129,7 @@ fn run_once(arguments: &Arguments) -> Result<Ending, Ending> {
 /// Writes the output files and shows the outputs.
 fn finish(
     arguments: &Arguments,
-    loaded: &Loaded,
+    loaded: &LoadedProgram,
     destinations: &Destinations,
     done: &Dispatched,
 ) -> Result<(), Ending> {
@@ -141,7 +141,7 @@ fn finish(
         print(&to_json(loaded, destinations, done).to_string());
         return Ok(());
     }
-    let extent = if arguments.full { Extent::All } else { Extent::Summary };
+    let extent = if arguments.full { OutputExtent::All } else { OutputExtent::Summary };
     for (at, (decl, bytes)) in decls.iter().zip(&done.outputs).enumerate() {
         match destinations.of(at).next() {
             None => arguments.tell(&show::text(decl, bytes, extent)),
@@ -163,11 +163,11 @@ fn print_files(
     }
 }
 
-fn to_json(loaded: &Loaded, destinations: &Destinations, done: &Dispatched) -> serde_json::Value {
+fn to_json(loaded: &LoadedProgram, destinations: &Destinations, done: &Dispatched) -> serde_json::Value {
     let decls = returned_buffers(&loaded.program);
     let output = |(at, (decl, bytes)): (usize, (&&BufferDecl, &Vec<u8>))| {
         let files: Vec<String> = destinations.of(at).map(|file| file.display().to_string()).collect();
-        let extent = if files.is_empty() { Extent::All } else { Extent::Summary };
+        let extent = if files.is_empty() { OutputExtent::All } else { OutputExtent::Summary };
         let mut json = show::json(decl, bytes, extent);
         json["files"] = files.into();
         json
@@ -182,7 +182,12 @@ fn to_json(loaded: &Loaded, destinations: &Destinations, done: &Dispatched) -> s
     })
 }
 
-fn explanation(loaded: &Loaded, inputs: &[Vec<u8>], config: &DispatchConfig, done: &Dispatched) -> String {
+fn explanation(
+    loaded: &LoadedProgram,
+    inputs: &[Vec<u8>],
+    config: &DispatchConfig,
+    done: &Dispatched,
+) -> String {
     let mut lines = vec![
         format!("backend   {}: {}", done.backend, done.why),
         format!("dispatch  {}", quantity::time(done.dispatch_ns)),
@@ -199,7 +204,7 @@ fn explanation(loaded: &Loaded, inputs: &[Vec<u8>], config: &DispatchConfig, don
 /// Runs the program on the interpreter with the sanitizer.
 fn sanitize(
     arguments: &Arguments,
-    loaded: &Loaded,
+    loaded: &LoadedProgram,
     inputs: &[Vec<u8>],
     config: &DispatchConfig,
 ) -> Result<Ending, Ending> {

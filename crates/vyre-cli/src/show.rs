@@ -9,7 +9,7 @@ const SHOWN: usize = 16;
 
 /// Extent to which an output is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub(crate) enum OutputExtent {
     /// The first elements, and statistics.
     Summary,
     /// All elements.
@@ -17,12 +17,12 @@ pub(crate) enum Extent {
 }
 
 /// Formats an output as text.
-pub(crate) fn text(decl: &BufferDecl, bytes: &[u8], extent: Extent) -> String {
+pub(crate) fn text(decl: &BufferDecl, bytes: &[u8], extent: OutputExtent) -> String {
     let size = decl.element.size();
     let length = bytes.len() / size;
     let shown = match extent {
-        Extent::All => bytes,
-        Extent::Summary => &bytes[..bytes.len().min(SHOWN * size)],
+        OutputExtent::All => bytes,
+        OutputExtent::Summary => &bytes[..bytes.len().min(SHOWN * size)],
     };
     let elements = data::show(decl.element, shown);
     let head = format!("{}: {}[{length}] = {elements}", decl.name, decl.element);
@@ -34,8 +34,8 @@ pub(crate) fn text(decl: &BufferDecl, bytes: &[u8], extent: Extent) -> String {
     format!("{head} …\n  smallest {low}, largest {high}, mean {mean}{nans}")
 }
 
-/// Formats an output as JSON, with its elements only for [`Extent::All`].
-pub(crate) fn json(decl: &BufferDecl, bytes: &[u8], extent: Extent) -> serde_json::Value {
+/// Formats an output as JSON, with its elements only for [`OutputExtent::All`].
+pub(crate) fn json(decl: &BufferDecl, bytes: &[u8], extent: OutputExtent) -> serde_json::Value {
     let element = decl.element;
     let Statistics { low, high, mean, not_a_number } = Statistics::of(element, bytes);
     let mut json = serde_json::json!({
@@ -47,7 +47,7 @@ pub(crate) fn json(decl: &BufferDecl, bytes: &[u8], extent: Extent) -> serde_jso
         "mean": float(mean),
         "nan": not_a_number,
     });
-    if extent == Extent::All {
+    if extent == OutputExtent::All {
         json["values"] = bytes.chunks(element.size()).map(|bytes| json_value(element, bytes)).collect();
     }
     json
@@ -103,11 +103,11 @@ mod tests {
     #[test]
     fn long_outputs_are_summed_up() {
         let decl = BufferDecl::output("y", 0, DataType::U8);
-        assert_eq!(text(&decl, &[1, 2], Extent::Summary), "y: u8[2] = [1, 2]");
+        assert_eq!(text(&decl, &[1, 2], OutputExtent::Summary), "y: u8[2] = [1, 2]");
         let bytes: Vec<u8> = (0..20).collect();
-        let summary = text(&decl, &bytes, Extent::Summary);
+        let summary = text(&decl, &bytes, OutputExtent::Summary);
         assert!(summary.ends_with(" …\n  smallest 0, largest 19, mean 9.5"), "{summary}");
-        assert!(text(&decl, &bytes, Extent::All).ends_with("18, 19]"));
-        assert_eq!(json(&decl, &[], Extent::All)["mean"], serde_json::Value::Null);
+        assert!(text(&decl, &bytes, OutputExtent::All).ends_with("18, 19]"));
+        assert_eq!(json(&decl, &[], OutputExtent::All)["mean"], serde_json::Value::Null);
     }
 }

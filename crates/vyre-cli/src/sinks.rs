@@ -14,7 +14,7 @@ Outputs:
   --out y=y.npy      a NumPy array
   --out y=y.png      a picture; its size is the kernel's domain (over [640, 480]) or --shape 640x480
   --out y=y.bin      raw little-endian elements; `-` is standard output
-Where the kernel has one output, its name may be left out: --out picture.png";
+If the kernel has one output, its name can be omitted: --out picture.png";
 
 /// Destinations of outputs.
 #[derive(Debug, clap::Args)]

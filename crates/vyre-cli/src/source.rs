@@ -51,7 +51,7 @@ fn setting(text: &str) -> Result<(String, String), String> {
 }
 
 /// Valid program with its source.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedProgram {
     /// Name used in messages.
     pub(crate) file: String,
     /// Source text, including any `// input` lines; empty for wire bytes.
@@ -60,7 +60,7 @@ pub(crate) struct Loaded {
     pub(crate) kernel: Kernel,
 }
 
-impl Loaded {
+impl LoadedProgram {
     /// Fingerprint of the program in hexadecimal.
     pub(crate) fn fingerprint(&self) -> String {
         self.program.fingerprint().iter().map(|byte| format!("{byte:02x}")).collect()
@@ -69,12 +69,12 @@ impl Loaded {
 
 /// Loads and validates a file; `-` is standard input. Faults and warnings are printed. A body
 /// without a region gets one, as in the runtime, and `set` overrides constants.
-pub(crate) fn load_with(file: &Path, set: &SetArguments) -> Result<Loaded, Ending> {
+pub(crate) fn load_with(file: &Path, set: &SetArguments) -> Result<LoadedProgram, Ending> {
     of_bytes(file.display().to_string(), files::read(file)?, set)
 }
 
 /// Loads a program from bytes, with a name for messages.
-pub(crate) fn of_bytes(name: String, bytes: Vec<u8>, set: &SetArguments) -> Result<Loaded, Ending> {
+pub(crate) fn of_bytes(name: String, bytes: Vec<u8>, set: &SetArguments) -> Result<LoadedProgram, Ending> {
     let invalid = |faults| {
         show_diagnostics(&faults, &name);
         Ending::CannotRun(format!("{name} is not valid"))
@@ -83,7 +83,7 @@ pub(crate) fn of_bytes(name: String, bytes: Vec<u8>, set: &SetArguments) -> Resu
     let program = program.map_err(invalid)?.in_regions();
     let kernel = program.validate().map_err(invalid)?;
     show_diagnostics(&kernel.warnings, &name);
-    Ok(Loaded { file: name, source, program, kernel })
+    Ok(LoadedProgram { file: name, source, program, kernel })
 }
 
 /// Parses a file's bytes. Returns the source text (empty for wire bytes) and the program or its

@@ -12,7 +12,7 @@ use vyre_foundation::hints::HotPathHints;
 
 /// Kind of a table file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum TableKind {
     /// Fastest backend for each op
     Routes,
     /// Regions that take the most time
@@ -27,22 +27,22 @@ pub(crate) enum Kind {
     SetAside,
 }
 
-impl Kind {
+impl TableKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Kind::Routes => "routes",
-            Kind::Hints => "hints",
-            Kind::Tuner => "tuner",
-            Kind::Certificates => "certificates",
-            Kind::Compiles => "compiles",
-            Kind::SetAside => "set-aside",
+            TableKind::Routes => "routes",
+            TableKind::Hints => "hints",
+            TableKind::Tuner => "tuner",
+            TableKind::Certificates => "certificates",
+            TableKind::Compiles => "compiles",
+            TableKind::SetAside => "set-aside",
         }
     }
 }
 
 /// Table file on disk.
 pub(crate) struct TableFile {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TableKind,
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
     /// Number of rows, or why the file cannot be read. Quarantined files are not read and count 0
@@ -54,10 +54,10 @@ pub(crate) struct TableFile {
 pub(crate) fn files(places: &Storage) -> Vec<TableFile> {
     let mut files = Vec::new();
     let single = [
-        (Kind::Routes, &places.routes),
-        (Kind::Hints, &places.hints),
-        (Kind::Certificates, &places.certificates),
-        (Kind::Compiles, &places.compiles),
+        (TableKind::Routes, &places.routes),
+        (TableKind::Hints, &places.hints),
+        (TableKind::Certificates, &places.certificates),
+        (TableKind::Compiles, &places.compiles),
     ];
     for (kind, path) in single.into_iter().filter_map(|(kind, path)| Some((kind, path.as_ref()?))) {
         files.extend(TableFile::at(kind, path.clone()));
@@ -65,7 +65,7 @@ pub(crate) fn files(places: &Storage) -> Vec<TableFile> {
     }
     for path in places.tuner.as_deref().map(entries).unwrap_or_default() {
         let is_table = path.extension().is_some_and(|extension| extension == "toml");
-        let kind = if is_table { Kind::Tuner } else { Kind::SetAside };
+        let kind = if is_table { TableKind::Tuner } else { TableKind::SetAside };
         if is_table || is_set_aside(&path) {
             files.extend(TableFile::at(kind, path));
         }
@@ -74,7 +74,7 @@ pub(crate) fn files(places: &Storage) -> Vec<TableFile> {
 }
 
 impl TableFile {
-    fn at(kind: Kind, path: PathBuf) -> Option<TableFile> {
+    fn at(kind: TableKind, path: PathBuf) -> Option<TableFile> {
         // A dangling or circular link exists, but cannot be read.
         let bytes = std::fs::symlink_metadata(&path).ok()?.len();
         let bytes = std::fs::metadata(&path).map_or(bytes, |found| found.len());
@@ -98,23 +98,23 @@ impl TableFile {
     }
 }
 
-fn rows(kind: Kind, path: &Path) -> Result<usize, TableError> {
+fn rows(kind: TableKind, path: &Path) -> Result<usize, TableError> {
     match kind {
-        Kind::Routes => {
+        TableKind::Routes => {
             let table = PgoTable::load(path)?;
             // The latest row of an op is also among its sizes.
             let any_size = table.routes.values().filter(|row| row.size_bucket.is_none()).count();
             Ok(any_size + table.routes_by_size.values().map(|rows| rows.len()).sum::<usize>())
         }
-        Kind::Hints => {
+        TableKind::Hints => {
             let hints = HotPathHints::with_capacity(vyre_driver::hints_file::MAX_REGIONS);
             load_hints(&hints, path)?;
             Ok(hints.len())
         }
-        Kind::Tuner => Ok(TunerCache::load(path)?.keys().count()),
-        Kind::Certificates => Ok(CertificateTable::load(path)?.certificates.len()),
-        Kind::Compiles => Ok(PipelineCacheAudit::load(path)?.1),
-        Kind::SetAside => Ok(0),
+        TableKind::Tuner => Ok(TunerCache::load(path)?.keys().count()),
+        TableKind::Certificates => Ok(CertificateTable::load(path)?.certificates.len()),
+        TableKind::Compiles => Ok(PipelineCacheAudit::load(path)?.1),
+        TableKind::SetAside => Ok(0),
     }
 }
 
@@ -125,7 +125,7 @@ fn set_aside(path: &Path) -> impl Iterator<Item = TableFile> {
     let belongs = move |other: &PathBuf| {
         is_set_aside(other) && other.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&own))
     };
-    folder.into_iter().filter(belongs).filter_map(|path| TableFile::at(Kind::SetAside, path))
+    folder.into_iter().filter(belongs).filter_map(|path| TableFile::at(TableKind::SetAside, path))
 }
 
 fn is_set_aside(path: &Path) -> bool {

@@ -50,9 +50,10 @@ pub(crate) struct Arguments {
 }
 
 const EXAMPLES: &str = "\
-Workgroup sizes and elements per invocation within the device's limits run in turn, in random order, on copies of the inputs; the
-better half stays, round by round. The winner replaces the default only if it wins a duel of alternating runs. Decisions hold
-for this program, about this size, this device and driver; the runtime uses them.
+Workgroup sizes and elements per invocation within the device's limits are timed in random order on copies \
+of the inputs; each round keeps the better half. The winner replaces the default only if it wins a duel of \
+alternating runs. A decision applies to this program at about this size, on this device and driver; the \
+runtime uses it.
 
 Examples:
   vyre tune examples/saxpy.vyre --in a=2 --size 1M

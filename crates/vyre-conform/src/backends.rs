@@ -117,7 +117,7 @@ impl CompiledPipeline for NullPipeline {
 
 /// A way to misbehave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum Misbehaviour {
     /// Compiling returns an error.
     FailsToCompile,
     /// Compiling panics.
@@ -136,31 +136,31 @@ pub enum Fault {
     WrongOutputCount,
 }
 
-impl Fault {
+impl Misbehaviour {
     /// Every way to misbehave.
-    pub const ALL: [Fault; 8] = [
-        Fault::FailsToCompile,
-        Fault::PanicsCompiling,
-        Fault::Fails,
-        Fault::Hangs,
-        Fault::Panics,
-        Fault::Lies,
-        Fault::LosesDevice,
-        Fault::WrongOutputCount,
+    pub const ALL: [Misbehaviour; 8] = [
+        Misbehaviour::FailsToCompile,
+        Misbehaviour::PanicsCompiling,
+        Misbehaviour::Fails,
+        Misbehaviour::Hangs,
+        Misbehaviour::Panics,
+        Misbehaviour::Lies,
+        Misbehaviour::LosesDevice,
+        Misbehaviour::WrongOutputCount,
     ];
 }
 
 /// A backend that misbehaves in one way.
 #[derive(Debug)]
 pub struct FaultyBackend {
-    fault: Fault,
+    fault: Misbehaviour,
     released: Mutex<bool>,
     wake: Condvar,
 }
 
 impl FaultyBackend {
     /// A backend with this fault.
-    pub fn new(fault: Fault) -> FaultyBackend {
+    pub fn new(fault: Misbehaviour) -> FaultyBackend {
         FaultyBackend { fault, released: Mutex::new(false), wake: Condvar::new() }
     }
 
@@ -201,17 +201,17 @@ impl VyreBackend for FaultyBackend {
     ) -> Result<Vec<Vec<u8>>, BackendError> {
         let backend = || self.id().to_string();
         match self.fault {
-            Fault::FailsToCompile | Fault::PanicsCompiling => Ok(outputs_of(program, 0)),
-            Fault::Fails => {
+            Misbehaviour::FailsToCompile | Misbehaviour::PanicsCompiling => Ok(outputs_of(program, 0)),
+            Misbehaviour::Fails => {
                 Err(BackendError::DispatchFailed { backend: backend(), message: "as asked".into() })
             }
-            Fault::Hangs => self.hang(config.timeout).map(|()| outputs_of(program, 0)),
-            Fault::Panics => panic!("as asked"),
-            Fault::Lies => Ok(outputs_of(program, 0xA5)),
-            Fault::LosesDevice => {
+            Misbehaviour::Hangs => self.hang(config.timeout).map(|()| outputs_of(program, 0)),
+            Misbehaviour::Panics => panic!("as asked"),
+            Misbehaviour::Lies => Ok(outputs_of(program, 0xA5)),
+            Misbehaviour::LosesDevice => {
                 Err(BackendError::DeviceLost { backend: backend(), message: "as asked".into() })
             }
-            Fault::WrongOutputCount => {
+            Misbehaviour::WrongOutputCount => {
                 let mut outputs = outputs_of(program, 0);
                 outputs.push(Vec::new());
                 Ok(outputs)
@@ -225,17 +225,17 @@ impl VyreBackend for FaultyBackend {
         _config: &DispatchConfig,
     ) -> Result<Option<Arc<dyn CompiledPipeline>>, BackendError> {
         match self.fault {
-            Fault::FailsToCompile => Err(BackendError::KernelCompileFailed {
+            Misbehaviour::FailsToCompile => Err(BackendError::KernelCompileFailed {
                 backend: self.id().into(),
                 message: "as asked".into(),
             }),
-            Fault::PanicsCompiling => panic!("as asked"),
-            Fault::Fails
-            | Fault::Hangs
-            | Fault::Panics
-            | Fault::Lies
-            | Fault::LosesDevice
-            | Fault::WrongOutputCount => Ok(None),
+            Misbehaviour::PanicsCompiling => panic!("as asked"),
+            Misbehaviour::Fails
+            | Misbehaviour::Hangs
+            | Misbehaviour::Panics
+            | Misbehaviour::Lies
+            | Misbehaviour::LosesDevice
+            | Misbehaviour::WrongOutputCount => Ok(None),
         }
     }
 }

@@ -20,7 +20,7 @@ use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Overrides;
 use vyre_foundation::ops::eval;
 use vyre_foundation::optimize::{self, Pass};
-use vyre_reference::{Evaluator, Fault, Order, RunOptions, run, run_speaking};
+use vyre_reference::{Evaluator, FaultKind, Order, RunOptions, run, run_speaking};
 
 /// Longer than any generated program takes; a program that does not end is a finding.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -146,12 +146,12 @@ impl Runner {
         let mut expectations = Expectations::default();
         for variation in self.variations(seed) {
             match self.compare_with(&mut expectations, case, &variation) {
-                Comparison::Equal { with_outputs } => {
+                ComparisonOutcome::Equal { with_outputs } => {
                     checked.runs += 1;
                     checked.with_outputs |= with_outputs;
                 }
-                Comparison::Unsupported => checked.unsupported += 1,
-                Comparison::Different(difference) => {
+                ComparisonOutcome::Unsupported => checked.unsupported += 1,
+                ComparisonOutcome::Different(difference) => {
                     return Err(Box::new(self.mismatch(case, variation, difference)));
                 }
             }
@@ -207,7 +207,7 @@ impl Runner {
     }
 
     /// Compares one variation of a case with the expected outcome.
-    pub fn compare(&self, case: &Case, variation: &Variation) -> Comparison {
+    pub fn compare(&self, case: &Case, variation: &Variation) -> ComparisonOutcome {
         self.compare_with(&mut Expectations::default(), case, variation)
     }
 
@@ -216,10 +216,12 @@ impl Runner {
         expectations: &mut Expectations,
         case: &Case,
         variation: &Variation,
-    ) -> Comparison {
+    ) -> ComparisonOutcome {
         let kernel = match case.program.validate() {
             Ok(kernel) => kernel,
-            Err(faults) => return Comparison::Different(format!("the program is not valid: {faults}")),
+            Err(faults) => {
+                return ComparisonOutcome::Different(format!("the program is not valid: {faults}"));
+            }
         };
         let workgroup = match variation {
             Variation::Workgroup(size) => Some(*size),
@@ -264,17 +266,17 @@ impl Runner {
             }
         });
         if let Outcome::Unsupported(_) = found {
-            return Comparison::Unsupported;
+            return ComparisonOutcome::Unsupported;
         }
         match difference(&case.program, expected, &found, judge) {
-            Some(difference) => Comparison::Different(difference),
-            None => Comparison::Equal { with_outputs: matches!(expected, Outcome::Outputs(_)) },
+            Some(difference) => ComparisonOutcome::Different(difference),
+            None => ComparisonOutcome::Equal { with_outputs: matches!(expected, Outcome::Outputs(_)) },
         }
     }
 
     /// Whether a valid case still fails under this variation.
     pub fn differs(&self, case: &Case, variation: &Variation) -> bool {
-        matches!(self.compare(case, variation), Comparison::Different(_))
+        matches!(self.compare(case, variation), ComparisonOutcome::Different(_))
     }
 
     /// Shrinks the mismatch to the smallest case that still shows it.
@@ -292,8 +294,8 @@ impl Runner {
         };
         let case = shrink(&mismatch.case, &mut fails);
         match self.compare(&case, &mismatch.variation) {
-            Comparison::Different(difference) => Mismatch { case, difference, ..mismatch.clone() },
-            Comparison::Equal { .. } | Comparison::Unsupported => mismatch.clone(),
+            ComparisonOutcome::Different(difference) => Mismatch { case, difference, ..mismatch.clone() },
+            ComparisonOutcome::Equal { .. } | ComparisonOutcome::Unsupported => mismatch.clone(),
         }
     }
 
@@ -309,7 +311,7 @@ impl Runner {
         let wrong = |run: &vyre_reference::Run| {
             run.reports
                 .iter()
-                .find(|report| report.fault == Fault::WrongProof)
+                .find(|report| report.fault == FaultKind::WrongProof)
                 .map(|report| report.to_string())
         };
         match result.as_ref().ok().and_then(wrong) {
@@ -346,7 +348,7 @@ impl Expectations {
 
 /// Result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Comparison {
+pub enum ComparisonOutcome {
     /// The outcomes are the same.
     Equal {
         /// Whether they are outputs rather than a trap.
@@ -452,9 +454,9 @@ pub fn races(case: &Case) -> Vec<String> {
         Err(vyre_reference::RunError::Diverged(report)) => vec![*report],
         Err(_) => Vec::new(),
     };
-    let matters = |fault: Fault| match fault {
-        Fault::Race | Fault::WrongProof | Fault::Divergence => true,
-        Fault::OutOfRange | Fault::Unwritten => false,
+    let matters = |fault: FaultKind| match fault {
+        FaultKind::Race | FaultKind::WrongProof | FaultKind::Divergence => true,
+        FaultKind::OutOfRange | FaultKind::Unwritten => false,
     };
     reports.into_iter().filter(|report| matters(report.fault)).map(|report| report.to_string()).collect()
 }

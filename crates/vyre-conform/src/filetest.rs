@@ -62,7 +62,7 @@ use vyre_foundation::ops::Op;
 use vyre_foundation::optimize::{Assume, Pass, Schedule, optimize};
 use vyre_foundation::types::Value;
 use vyre_foundation::{text, wire};
-use vyre_reference::{Fault, FaultReport, Order, RunOptions, run_speaking};
+use vyre_reference::{FaultKind, FaultReport, Order, RunOptions, run_speaking};
 
 /// An action on the program of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ fn is_code(word: &str) -> bool {
 /// Parses a program from the text of a file.
 pub type Reader = fn(&str) -> Result<Program, Diagnostics>;
 
-/// Targets of `emit` that backends implement, beside the dialects of the foundation.
+/// Targets of `emit` that backends implement, in addition to the dialects of the foundation.
 pub const BACKEND_TARGETS: [&str; 3] = ["vector", "wgsl", "spirv"];
 
 /// Emits a program for one of [`BACKEND_TARGETS`].
@@ -678,7 +678,7 @@ fn defined(kernel: &Kernel, case: &Case, options: &RunOptions, outcome: &Outcome
     let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
     let watched = run_speaking(&case.program, &inputs, &RunOptions { sanitize: true, ..*options });
     let reports = watched.map_err(|error| error.to_string())?.0.reports;
-    let fault = |report: &&FaultReport| matches!(report.fault, Fault::Race | Fault::WrongProof);
+    let fault = |report: &&FaultReport| matches!(report.fault, FaultKind::Race | FaultKind::WrongProof);
     reports.iter().find(fault).map_or(Ok(()), |report| Err(report.to_string()))
 }
 

@@ -44,7 +44,7 @@ fn split(body: Block) -> Block {
     if nodes.len() < 2 {
         return nodes.into();
     }
-    // Nested, not beside: the second half can use declarations of the first.
+    // Nested, not adjacent: the second half can use declarations of the first.
     let rest = nodes.split_off(nodes.len() / 2);
     nodes.push(Node::region("split.rest", rest));
     nodes.into()

@@ -28,24 +28,25 @@ const SIZES: [usize; 6] = [50, 1_000, 1 << 15, 20_003, 70_001, 300_000];
 
 /// Duration of a stress run.
 #[derive(Clone, Copy, Debug)]
-pub enum Length {
+pub enum StressLength {
     /// This many rounds.
     Rounds(u64),
     /// Rounds until this much time has passed.
     For(Duration),
 }
 
-impl Length {
+impl StressLength {
     /// The seconds in `VYRE_STRESS_SECONDS`, else `rounds`.
-    pub fn of_environment(rounds: u64) -> Length {
+    pub fn of_environment(rounds: u64) -> StressLength {
         let seconds = std::env::var("VYRE_STRESS_SECONDS").ok().and_then(|text| text.parse().ok());
-        seconds.map_or(Length::Rounds(rounds), |seconds| Length::For(Duration::from_secs(seconds)))
+        seconds
+            .map_or(StressLength::Rounds(rounds), |seconds| StressLength::For(Duration::from_secs(seconds)))
     }
 }
 
 /// Counters of a stress run.
 #[derive(Clone, Copy, Debug)]
-pub struct Tally {
+pub struct StressCounts {
     /// Rounds, each with a new program.
     pub rounds: u64,
     /// Times the backend was opened.
@@ -56,9 +57,9 @@ pub struct Tally {
     pub dispatches: u64,
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for StressCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { rounds, opened, compiled, dispatches } = self;
+        let StressCounts { rounds, opened, compiled, dispatches } = self;
         write!(
             f,
             "{THREADS} threads, {rounds} rounds: a new program each, compiled {compiled} times and run {dispatches} \
@@ -68,7 +69,7 @@ impl fmt::Display for Tally {
 }
 
 /// Runs the threads; the error is the first failed call or wrong result.
-pub fn run(open: &Open, length: Length) -> Result<Tally, BackendError> {
+pub fn run(open: &Open, length: StressLength) -> Result<StressCounts, BackendError> {
     let stress = Stress {
         open,
         started: Instant::now(),
@@ -90,7 +91,7 @@ pub fn run(open: &Open, length: Length) -> Result<Tally, BackendError> {
     });
     let failure = stress.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
     failure.map_or(Ok(()), Err)?;
-    Ok(Tally {
+    Ok(StressCounts {
         rounds: stress.rounds.into_inner(),
         opened: stress.opened.into_inner(),
         compiled: stress.compiled.into_inner(),
@@ -101,7 +102,7 @@ pub fn run(open: &Open, length: Length) -> Result<Tally, BackendError> {
 struct Stress<'a> {
     open: &'a Open,
     started: Instant,
-    length: Length,
+    length: StressLength,
     /// Synchronizes the threads before each round, and after the decision whether there is another.
     barrier: Barrier,
     over: AtomicBool,
@@ -134,8 +135,8 @@ impl Stress<'_> {
     fn ends_before(&self, round: u64) -> bool {
         let failed = self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         let enough = match self.length {
-            Length::Rounds(rounds) => round >= rounds,
-            Length::For(time) => self.started.elapsed() >= time,
+            StressLength::Rounds(rounds) => round >= rounds,
+            StressLength::For(time) => self.started.elapsed() >= time,
         };
         failed || enough
     }

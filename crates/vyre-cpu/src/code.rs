@@ -18,8 +18,8 @@ use crate::store_forwarding::forward;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, VectorCode};
 use std::cell::Cell;
 use std::sync::LazyLock;
-use vyre_foundation::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind};
 use vyre_foundation::ir::Op;
+use vyre_foundation::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind};
 
 /// Default number of lanes of a vector, and so the subgroup size: one piece of 32 bytes with 32-bit
 /// lanes, or two of 16.
@@ -133,7 +133,7 @@ pub(crate) fn vector_form(
 ///   walks along a row, or if most of the live values would spill;
 /// - four times the default, if the kernel sums floats in order, is one chain of ops or carries one
 ///   through its loops, and loads neighbouring elements: each op waits for the one before, so more
-///   of them run side by side;
+///   of them run in parallel;
 /// - four times the default, if it loads and stores only neighbouring elements of one or two bytes,
 ///   of which double the default is a single piece in 16-bit lanes;
 /// - double, if the default vector is several pieces, all values fit the registers and lanes do not

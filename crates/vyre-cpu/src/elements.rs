@@ -2,8 +2,8 @@
 //!
 //! Lanes are different invocations, and what one invocation writes and another one accesses is a
 //! race. So two accesses depend on each other only if a lane accesses one element with both: a
-//! kernel that works in place is as free as one that writes to another buffer, but for what a lane
-//! reads after its own store.
+//! kernel that works in place can be reordered like one that writes to another buffer, except for
+//! what a lane reads after its own store.
 
 use crate::schedule::nested;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, VectorCode};
@@ -11,10 +11,10 @@ use vyre_foundation::ir::Op;
 use vyre_foundation::types::Value;
 
 /// Widest stride at which no index between lanes in range has wrapped past 2^32: buffers are that
-/// much shorter.
+/// much shorter. Chosen, not measured: wider strides use accesses that do not rely on this.
 pub(crate) const MOST_STRIDE: u32 = 4096;
 
-/// Scalars expressed as another one plus a constant, per register as far as any is known.
+/// Per register: the scalar as another one plus a constant, as far as known.
 #[derive(Default)]
 pub(crate) struct Bases {
     constants: Vec<Option<u32>>,

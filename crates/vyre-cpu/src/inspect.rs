@@ -26,7 +26,7 @@ pub enum Reach {
 
 /// Kind of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touch {
+pub enum AccessKind {
     /// A load.
     Load,
     /// A store.
@@ -41,7 +41,7 @@ pub struct MemoryAccess {
     /// Name of the buffer or array.
     pub place: String,
     /// Kind of access.
-    pub touch: Touch,
+    pub touch: AccessKind,
     /// Elements accessed across the lanes.
     pub reach: Reach,
     /// Whether the index is compared with the length each time.
@@ -128,7 +128,13 @@ impl Walk<'_> {
                     }
                 }
                 Inst::Store(store) => {
-                    self.access(store.place, Touch::Store, store.index, store.checked, store.mask.is_some());
+                    self.access(
+                        store.place,
+                        AccessKind::Store,
+                        store.index,
+                        store.checked,
+                        store.mask.is_some(),
+                    );
                     if let (Index::Spaced(..), Some(access), false) =
                         (store.index, self.accesses.last_mut(), store.more.is_empty())
                     {
@@ -150,8 +156,8 @@ impl Walk<'_> {
                     self.loops -= 1;
                 }
                 Inst::Lanes { full, tail } => self.block(if full.is_empty() { tail } else { full }),
-                Inst::Tile(TileStep::Fill(_, span)) => self.row(*span, Touch::Load),
-                Inst::Tile(TileStep::Flush(_, span)) => self.row(*span, Touch::Store),
+                Inst::Tile(TileStep::Fill(_, span)) => self.row(*span, AccessKind::Load),
+                Inst::Tile(TileStep::Flush(_, span)) => self.row(*span, AccessKind::Store),
                 Inst::Tile(TileStep::Put { .. }) => {}
                 Inst::Set(..)
                 | Inst::Keep(..)
@@ -168,14 +174,14 @@ impl Walk<'_> {
     fn calc(&mut self, calc: &Calc) {
         match calc {
             Calc::Load { place, index, checked, .. } => {
-                self.access(*place, Touch::Load, *index, *checked, false);
+                self.access(*place, AccessKind::Load, *index, *checked, false);
             }
             Calc::Atomic { buffer, index, mask, checked, .. } => {
                 let index = match self.code.reg_type(*index).vector {
                     true => Index::Each(*index),
                     false => Index::Same(*index),
                 };
-                self.access(Place::Buffer(*buffer), Touch::Atomic, index, *checked, mask.is_some());
+                self.access(Place::Buffer(*buffer), AccessKind::Atomic, index, *checked, mask.is_some());
             }
             Calc::Any(_) => self.branches += 1,
             Calc::Const(_)
@@ -193,13 +199,13 @@ impl Walk<'_> {
     }
 
     /// Records a row access of each lane.
-    fn row(&mut self, span: RowStarts, touch: Touch) {
+    fn row(&mut self, span: RowStarts, touch: AccessKind) {
         let place = self.kernel.buffer(span.buffer).decl.name.to_string();
         let (reach, loops) = (Reach::Rows, self.loops);
         self.accesses.push(MemoryAccess { place, touch, reach, checked: false, masked: false, loops });
     }
 
-    fn access(&mut self, place: Place, touch: Touch, index: Index, checked: bool, masked: bool) {
+    fn access(&mut self, place: Place, touch: AccessKind, index: Index, checked: bool, masked: bool) {
         let reach = match index {
             Index::Same(_) => Reach::One,
             Index::Consecutive(_) | Index::Mostly { .. } => Reach::Neighbours,
@@ -225,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_gathers_and_checks_are_told_apart() {
+    fn neighbours_gathers_and_checks_are_distinguished() {
         let doubled = report(
             "kernel k(x: read f32[], y: output f32[] len_of x) over x { y[invocation.x] = 2.0 * x[invocation.x] }",
         );

@@ -5,8 +5,8 @@
 //! Cranelift) and run in place on the caller's memory, on several threads where that pays (`pool`).
 //! Results are bit-identical to the interpreter's.
 
-// Tuning constants have beside them what set them. Figures on code size are of the machine code of
-// 54 kernels in `bench/user`, `bench/kernels` and `examples`, called the benchmarks.
+// The comment on each tuning constant says what set it. Figures on code size are of the machine
+// code of 54 kernels in `bench/user`, `bench/kernels` and `examples`, called the benchmarks.
 
 #![allow(unsafe_code)] // Runs machine code on callers' memory; each block justifies itself.
 
@@ -50,6 +50,6 @@ mod x64;
 
 pub use backend::{BACKEND_ID, Cpu, LINKED};
 pub use host::avx512_rejected;
-pub use inspect::{CodeReport, MemoryAccess, Reach, Touch, code_report};
+pub use inspect::{AccessKind, CodeReport, MemoryAccess, Reach, code_report};
 pub use pipeline::{machine_code, vector_listing, vector_listing_for};
 pub use pool::thread_count;

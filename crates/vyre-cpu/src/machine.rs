@@ -82,12 +82,12 @@ pub(crate) fn cache_bytes() -> Option<u64> {
 }
 
 /// Copy bandwidth of one thread in gigabytes per second, reads and writes together; 0 until
-/// measured. The first question after [`WHILE`] starts the measurement.
+/// measured. The first question after [`STARTUP`] starts the measurement.
 pub(crate) fn bandwidth() -> u32 {
     static MEASURED: OnceLock<u32> = OnceLock::new();
     static FIRST_ASKED: LazyLock<Instant> = LazyLock::new(Instant::now);
     static STARTED: OnceLock<()> = OnceLock::new();
-    if FIRST_ASKED.elapsed() >= WHILE {
+    if FIRST_ASKED.elapsed() >= STARTUP {
         STARTED.get_or_init(|| {
             let measure = || {
                 let _ = MEASURED.set(measured());
@@ -99,10 +99,12 @@ pub(crate) fn bandwidth() -> u32 {
     MEASURED.get().copied().unwrap_or(0)
 }
 
-/// Time that covers the first results of a process.
-const WHILE: Duration = Duration::from_millis(500);
+/// Time that covers the first results of a process, the first of which takes 3 ms (`vyre bench`),
+/// and the start of a program around them.
+const STARTUP: Duration = Duration::from_millis(500);
 
-/// Larger than the caches of most machines.
+/// Larger than the caches of most machines. On one with larger caches, the bandwidth is that of the
+/// cache.
 const BYTES: usize = 32 << 20;
 
 fn measured() -> u32 {

@@ -38,7 +38,7 @@ impl ResidentMemory {
     }
 }
 
-/// Asks the system for huge pages. Where it has none, the memory works as it is.
+/// Asks the system for huge pages. Where it has none, the memory works without them.
 #[cfg(target_os = "linux")]
 fn on_huge_pages(start: NonNull<u8>, bytes: usize) {
     // SAFETY: advice on memory that was just allocated, from a page boundary on; it keeps contents

@@ -1,6 +1,6 @@
 //! Loops whose iterations can be the lanes.
 //!
-//! Where each invocation reduces a row of its own to integers (a count, a sum, a maximum), lanes
+//! Where each invocation reduces a separate row to integers (a count, a sum, a maximum), lanes
 //! across invocations read far apart, but the iterations of one invocation read neighbours. Integer
 //! reductions are associative and commutative, so each lane can reduce every n-th iteration, and
 //! the lanes are combined after the loop, with the same result. A kernel whose loops are all of
@@ -8,7 +8,7 @@
 //!
 //! A local is reduced by a loop if every value that depends on it there, its *carriers*, is the
 //! local combined with something independent of it, by one op. Each iteration then combines the
-//! local with a value of its own, whatever the order.
+//! local with a separate value, whatever the order.
 
 use crate::ragged_rows::RowIndices;
 use crate::row_walks::steps;

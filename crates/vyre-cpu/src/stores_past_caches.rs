@@ -33,7 +33,8 @@ fn when() -> When {
     *WHEN
 }
 
-/// Assumed size of the last-level cache if the system does not report it.
+/// Assumed size of the last-level cache if the system does not report it: that of a Zen 4 core
+/// complex. The comparison of both ways decides in either case.
 const USUAL_CACHE: u64 = 32 << 20;
 
 /// How a dispatch stores to buffers that it does not read.

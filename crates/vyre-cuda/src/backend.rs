@@ -62,13 +62,13 @@ inventory::submit! {
 /// ```
 #[derive(Debug)]
 pub struct Cuda {
-    native: Native<Core>,
+    native: Native<CudaDevice>,
 }
 
 impl NativeBackend for Cuda {
-    type Device = Core;
+    type Device = CudaDevice;
 
-    fn native(&self) -> &Native<Core> {
+    fn native(&self) -> &Native<CudaDevice> {
         &self.native
     }
 }
@@ -82,14 +82,14 @@ impl Cuda {
     /// Opens the device with this index; 0 is the best.
     pub fn open(device: u32) -> Result<Cuda, BackendError> {
         let (id, found) = nth_device(BACKEND_ID, devices()?, device)?;
-        let core = Core {
+        let cuda = CudaDevice {
             context: Arc::new(Context::new(id, found)?),
             binaries: Binaries::of_user(BACKEND_ID),
             idle: Mutex::default(),
             stopper: Mutex::default(),
         };
         end_after_own_threads();
-        Ok(Cuda { native: Native::new(core) })
+        Ok(Cuda { native: Native::new(cuda) })
     }
 
     /// Names of the devices, best first.
@@ -102,7 +102,7 @@ vyre_driver::exit_handlers!();
 
 /// A device with its context, cached binaries and pooled sessions.
 #[derive(Debug)]
-pub struct Core {
+pub struct CudaDevice {
     pub(crate) context: Arc<Context>,
     binaries: Binaries,
     /// Idle sessions.
@@ -120,7 +120,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Core {
+impl CudaDevice {
     /// A session for the caller's exclusive use, with at least this much memory. The context must
     /// be current.
     pub(crate) fn take_session(&self, bytes: usize) -> Result<Session, BackendError> {
@@ -192,7 +192,7 @@ impl Core {
     }
 }
 
-impl NativeDevice for Core {
+impl NativeDevice for CudaDevice {
     type Code = Compiled;
     type Memory = DeviceMemory;
 

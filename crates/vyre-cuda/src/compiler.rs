@@ -1,6 +1,6 @@
 //! Compiles source text to device code with NVRTC, or loads the code from disk.
 
-use crate::device::Device;
+use crate::device::UsableDevice;
 use crate::library::LoadedNvrtc;
 use std::ffi::{CString, c_char};
 use vyre_driver::BackendError;
@@ -11,12 +11,12 @@ use vyre_driver::pipeline::COMPILER_VERSION;
 /// emitter.
 const OPTIONS: [&str; 5] = ["--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "-w"];
 
-fn arch(device: &Device) -> String {
+fn arch(device: &UsableDevice) -> String {
     format!("--gpu-architecture=sm_{}", device.arch)
 }
 
 /// Hash of everything that the code depends on; comments are excluded.
-fn key(device: &Device, text: &str) -> blake3::Hash {
+fn key(device: &UsableDevice, text: &str) -> blake3::Hash {
     let code = |line: &str| line.split("//").next().unwrap_or_default().trim_end().to_string() + "\n";
     let code: String = text.lines().map(code).collect();
     let versions = format!("{:?} {}", device.nvrtc.version, device.driver.version);
@@ -29,7 +29,7 @@ fn key(device: &Device, text: &str) -> blake3::Hash {
 
 /// The code of a text: the cached code if `load` accepts it, otherwise compiled by NVRTC.
 pub(crate) fn compile<T>(
-    device: &Device,
+    device: &UsableDevice,
     binaries: &Binaries,
     (id, name, text): (&str, &str, &str),
     load: impl Fn(&[u8]) -> Result<T, BackendError>,

@@ -6,7 +6,7 @@
 //! process: nothing on it is tried again, and opening it reports why.
 
 use crate::api::{Handle, Status};
-use crate::device::Device;
+use crate::device::UsableDevice;
 use crate::library::error_text;
 use std::marker::PhantomData;
 use vyre_driver::BackendError;
@@ -23,7 +23,7 @@ const BREAKING: [Status; 18] =
 /// A device's context.
 pub(crate) struct Context {
     pub(crate) id: &'static str,
-    pub(crate) device: &'static Device,
+    pub(crate) device: &'static UsableDevice,
     handle: Handle,
     /// Pool for memory that is allocated in stream order.
     pub(crate) pool: Option<Handle>,
@@ -42,7 +42,7 @@ const RELEASE_THRESHOLD: i32 = 4;
 
 impl Context {
     /// Retains the device's primary context.
-    pub(crate) fn new(id: &'static str, device: &'static Device) -> Result<Context, BackendError> {
+    pub(crate) fn new(id: &'static str, device: &'static UsableDevice) -> Result<Context, BackendError> {
         let api = &device.driver.api;
         let mut context = Context { id, device, handle: std::ptr::null_mut(), pool: None };
         context.check_lost()?;

@@ -16,7 +16,7 @@ use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DeviceTimingQuality}
 pub const BACKEND_ID: &str = "cuda";
 
 /// A usable device.
-pub(crate) struct Device {
+pub(crate) struct UsableDevice {
     pub(crate) driver: &'static LoadedDriver,
     pub(crate) nvrtc: &'static LoadedNvrtc,
     pub(crate) number: DeviceNumber,
@@ -64,15 +64,15 @@ enum Attribute {
 const PROHIBITED: c_int = 2;
 
 /// Every usable device, best first; the error reports what is missing if there is none.
-pub(crate) fn devices() -> Result<&'static [Device], BackendError> {
-    static DEVICES: OnceLock<Result<Vec<Device>, String>> = OnceLock::new();
+pub(crate) fn devices() -> Result<&'static [UsableDevice], BackendError> {
+    static DEVICES: OnceLock<Result<Vec<UsableDevice>, String>> = OnceLock::new();
     let found = DEVICES.get_or_init(find);
     found
         .as_deref()
         .map_err(|reason| BackendError::new(format!("backend `{BACKEND_ID}` cannot be used: {reason}")))
 }
 
-fn find() -> Result<Vec<Device>, String> {
+fn find() -> Result<Vec<UsableDevice>, String> {
     let driver = driver()?;
     let mut count = 0;
     // SAFETY: the function writes a number.
@@ -140,7 +140,7 @@ fn examine(
     nvrtc: &'static LoadedNvrtc,
     ordinal: c_int,
     known: &[c_int],
-) -> Result<(u64, Device), String> {
+) -> Result<(u64, UsableDevice), String> {
     let mut number = 0;
     // SAFETY: the function writes a number.
     let asked = unsafe { (driver.api.device)(&mut number, ordinal) };
@@ -220,7 +220,7 @@ fn examine(
     let has_pools = ask(Attribute::MemoryPools) != 0;
     let strength = large(Attribute::Multiprocessors) * large(Attribute::ClockRate).max(1);
     let lost = OnceLock::new();
-    Ok((strength, Device { driver, nvrtc, number, profile, arch, most_groups, has_pools, lost }))
+    Ok((strength, UsableDevice { driver, nvrtc, number, profile, arch, most_groups, has_pools, lost }))
 }
 
 fn name_of(driver: &LoadedDriver, number: DeviceNumber) -> String {

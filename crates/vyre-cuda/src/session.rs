@@ -15,7 +15,7 @@
 //! stream. A device that still does not stop within [`GRACE`] is lost.
 
 use crate::api::{Driver, Handle};
-use crate::backend::Core;
+use crate::backend::CudaDevice;
 use crate::code::{Compiled, Function};
 use crate::context::{Context, NOT_READY};
 use crate::layout::{CONTROL_BYTES, Layout};
@@ -104,15 +104,15 @@ impl std::fmt::Debug for Session {
 }
 
 /// Runs one dispatch to completion.
-pub(crate) fn run(core: &Core, job: Job<'_, '_, Core>) -> Result<Option<Duration>, BackendError> {
+pub(crate) fn run(cuda: &CudaDevice, job: Job<'_, '_, CudaDevice>) -> Result<Option<Duration>, BackendError> {
     let deadline = job.config.timeout.and_then(|limit| Some((Instant::now().checked_add(limit)?, limit)));
     let timed = job.timed;
-    SessionCall { core, deadline, timed }.run(vec![job]).map_err(|failed| failed.error)
+    SessionCall { cuda, deadline, timed }.run(vec![job]).map_err(|failed| failed.error)
 }
 
 /// Runs batch items, or sequence steps, in one call.
-pub(crate) fn run_all(core: &Core, jobs: Vec<Job<'_, '_, Core>>) -> Result<(), Failed> {
-    SessionCall { core, deadline: None, timed: false }.run(jobs).map(drop)
+pub(crate) fn run_all(cuda: &CudaDevice, jobs: Vec<Job<'_, '_, CudaDevice>>) -> Result<(), Failed> {
+    SessionCall { cuda, deadline: None, timed: false }.run(jobs).map(drop)
 }
 
 /// An item of a call: its code and its launch.
@@ -124,18 +124,18 @@ struct Item<'a> {
 
 /// One call with one or more items. Only a single item can have a deadline or be timed.
 struct SessionCall<'a> {
-    core: &'a Core,
+    cuda: &'a CudaDevice,
     deadline: Option<(Instant, Duration)>,
     timed: bool,
 }
 
 impl SessionCall<'_> {
-    fn run(&self, jobs: Vec<Job<'_, '_, Core>>) -> Result<Option<Duration>, Failed> {
+    fn run(&self, jobs: Vec<Job<'_, '_, CudaDevice>>) -> Result<Option<Duration>, Failed> {
         let begun = |error| Failed { done: 0, error };
         if jobs.is_empty() {
             return Ok(None);
         }
-        let context = &self.core.context;
+        let context = &self.cuda.context;
         let _current = context.enter().map_err(begun)?;
         let mut layout = Layout::default();
         let mut items = Vec::with_capacity(jobs.len());
@@ -148,14 +148,14 @@ impl SessionCall<'_> {
             layout.add(&variant.code.arguments, arguments, value);
             items.push(Item { variant, launch });
         }
-        let mut session = self.core.take_session(layout.bytes()).map_err(begun)?;
+        let mut session = self.cuda.take_session(layout.bytes()).map_err(begun)?;
         let ran = self.in_session(&mut session, &mut layout, &items);
         match &ran {
             // A session whose stream might still be running is leaked, with its memory.
             Err(failed) if matches!(failed.error, BackendError::DeviceLost { .. }) => {
                 std::mem::forget(session)
             }
-            Ok(_) | Err(_) => self.core.put_session(session),
+            Ok(_) | Err(_) => self.cuda.put_session(session),
         }
         ran
     }
@@ -175,8 +175,8 @@ impl SessionCall<'_> {
             match &bound.memory {
                 Memory::Read(bytes) => value[..length].copy_from_slice(&bytes[..length]),
                 Memory::Write(bytes) => value[..length].copy_from_slice(&bytes[..length]),
-                Memory::Resident(resident) => self.core.read_memory(resident, 0, &mut value[..length])?,
-                Memory::ResidentMut(resident) => self.core.read_memory(resident, 0, &mut value[..length])?,
+                Memory::Resident(resident) => self.cuda.read_memory(resident, 0, &mut value[..length])?,
+                Memory::ResidentMut(resident) => self.cuda.read_memory(resident, 0, &mut value[..length])?,
             }
             values.push((bound.buffer, u64::from_le_bytes(value)));
         }
@@ -215,7 +215,7 @@ impl SessionCall<'_> {
     /// Work of all items. A folded launch is split at the device's axis limit, and into slices if
     /// there is a deadline.
     fn work(&self, layout: &Layout<'_>, items: &[Item<'_>], base: u64) -> Vec<DeviceWork> {
-        let longest = self.core.context.device.most_groups[0];
+        let longest = self.cuda.context.device.most_groups[0];
         let mut all = Vec::new();
         for (item, Item { variant, launch }) in items.iter().enumerate() {
             all.extend(layout.fills(item, base).map(|(pointer, bytes)| DeviceWork::Fill(pointer, bytes)));
@@ -276,7 +276,7 @@ impl SessionCall<'_> {
                 // SAFETY: the graph was captured from the same work on this stream; everything it
                 // references is alive.
                 let launched = unsafe { launch(graph, session.stream) };
-                self.core.context.check(launched, "launching a graph")
+                self.cuda.context.check(launched, "launching a graph")
             }
             _ => session.recent.first().map_or(Ok(()), |(recorded, _)| session.put(recorded)),
         };
@@ -313,7 +313,7 @@ impl SessionCall<'_> {
         }
         self.wait(session, layout.control(0))?;
         if let (true, Some((_, limit))) = (late, self.deadline) {
-            return Err(BackendError::Timeout { backend: self.core.context.id.into(), limit });
+            return Err(BackendError::Timeout { backend: self.cuda.context.id.into(), limit });
         }
         let device = if self.timed && first.is_some() { session.elapsed() } else { None };
         session.copy_out(recorded.copy_out)?;
@@ -327,13 +327,13 @@ impl SessionCall<'_> {
             return Ok(());
         }
         if let (Some(control), Some(memory)) = (control, &session.memory) {
-            self.core.stop(memory.pointer + control as u64)?;
+            self.cuda.stop(memory.pointer + control as u64)?;
         }
         if session.waits_until(Instant::now() + GRACE)? {
             return Ok(());
         }
         let message = format!("a kernel did not stop within {GRACE:?} of being asked to");
-        Err(self.core.context.lose(message))
+        Err(self.cuda.context.lose(message))
     }
 
     /// Checks how each item ended, and copies the results of completed items to the caller.
@@ -356,7 +356,7 @@ impl SessionCall<'_> {
                     BackendError::Trapped { kernel: variant.kernel.display_name().to_string(), code: word(4) }
                 }
                 STOPPED => BackendError::Timeout {
-                    backend: self.core.context.id.into(),
+                    backend: self.cuda.context.id.into(),
                     limit: self.deadline.map_or(Duration::ZERO, |(_, limit)| limit),
                 },
                 _ => {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vyre::catalogue::{OPS, reduce};
 use vyre::{Runtime, catalogue::Plan};
-use vyre_conform::differential::{Comparison, Mismatch, Runner, Variation};
+use vyre_conform::differential::{ComparisonOutcome, Mismatch, Runner, Variation};
 use vyre_conform::filetest::{Command, FileTest, write};
 use vyre_conform::generate::{Generator, Options};
 use vyre_conform::seeds::Seeds;
@@ -410,7 +410,7 @@ fn generated() -> Done {
         ];
         let (schedule, workgroup) = ways[seed as usize % ways.len()];
         let variation = Variation::Backend { backend: 0, schedule, workgroup };
-        if let Comparison::Different(difference) = runner.compare(&case, &variation) {
+        if let ComparisonOutcome::Different(difference) = runner.compare(&case, &variation) {
             let mismatch = Mismatch { case, variation, backend: Some("cuda"), difference };
             let small = runner.shrunk(&mismatch);
             let notes = [format!("seed {seed}, {}: {}", small.variation, small.difference)];

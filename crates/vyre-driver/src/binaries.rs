@@ -23,8 +23,7 @@ const MARK: &[u8] = b"vyre binary 2\n";
 /// Size limit of the folder: 200 of the largest binaries seen (0.6 MB).
 const MOST_BYTES: u64 = 128 << 20;
 
-/// Size limit of a binary; larger ones are not stored. The largest
-/// CUBIN seen has 0.6 MB.
+/// Size limit of a binary; larger ones are not stored. The largest CUBIN seen has 0.6 MB.
 const LARGEST_FILE: u64 = 16 << 20;
 
 /// The folder of a backend's stored binaries; `None` stores nothing.

@@ -268,7 +268,7 @@ impl PipelineCache {
     }
 
     /// Evicts the least recently used entries until one more of this size, already in the map,
-    /// fits. The scan is linear, which is negligible beside a compile.
+    /// fits. The scan is linear, which is negligible compared with a compile.
     fn make_room(
         &self,
         CacheEntries { all, bytes: held }: &mut CacheEntries,

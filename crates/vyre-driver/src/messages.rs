@@ -6,8 +6,8 @@
 //! `dispatch` can print.
 //!
 //! **Recipients.** The prints of a dispatch go to the [listener](listen) of its thread if there is
-//! one, otherwise to `tracing` (target `vyre::print`, level info). vyre's own runs, for
-//! verification or measurement, are run [quietly].
+//! one, otherwise to `tracing` (target `vyre::print`, level info). Runs that vyre makes itself, to
+//! verify or measure, are made [quietly].
 //!
 //! **Capacity.** The buffer initially holds [`FIRST_RECORDS`] messages. If there were more, the
 //! dispatch is repeated with room for all of them, up to [`MOST_BYTES`], provided that a repetition

@@ -80,13 +80,6 @@ macro_rules! counters {
             pub fn since(&self, earlier: &DispatchTelemetry) -> DispatchTelemetry {
                 DispatchTelemetry { $($name: self.$name.wrapping_sub(earlier.$name),)* }
             }
-
-            /// The counters in the Prometheus text format.
-            pub fn to_prometheus(&self) -> String {
-                let mut text = String::new();
-                $(write_counter(&mut text, stringify!($name), $doc, self.$name);)*
-                text
-            }
         }
     };
 }
@@ -275,9 +268,4 @@ impl Drop for Counting {
             }
         }
     }
-}
-
-fn write_counter(text: &mut String, name: &str, help: &str, value: u64) {
-    let metric = format!("vyre_{name}_total");
-    *text += &format!("# HELP {metric} {help}\n# TYPE {metric} counter\n{metric} {value}\n");
 }

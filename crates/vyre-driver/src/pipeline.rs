@@ -22,7 +22,8 @@ use std::fmt;
 use std::sync::Arc;
 use vyre_foundation::ir::Program;
 
-/// The default workgroup size of a one-dimensional kernel.
+/// The default workgroup size of a one-dimensional kernel: a whole number of subgroups wherever
+/// these have 8, 16, 32 or 64 lanes, and within the 256 invocations that WebGPU guarantees.
 pub const DEFAULT_1D_WORKGROUP_SIZE: [u32; 3] = [64, 1, 1];
 
 /// A pipeline, and how it was made.

@@ -353,15 +353,3 @@ fn the_outermost_counts_across_backends_and_pipelines() {
     });
     assert_eq!((seen.launches, seen.input_bytes, seen.output_slots), (800, 4000, 1600));
 }
-
-#[test]
-fn counters_are_told_to_prometheus() {
-    let telemetry = DispatchTelemetry { launches: 3, output_bytes: 12, ..Default::default() };
-    let text = telemetry.to_prometheus();
-    assert!(text.contains("# TYPE vyre_launches_total counter\nvyre_launches_total 3\n"), "{text}");
-    assert!(text.contains("vyre_output_bytes_total 12\n"), "{text}");
-    for line in text.lines() {
-        let words = line.split(' ').count();
-        assert!(line.starts_with("# HELP vyre_") || line.starts_with("# TYPE vyre_") || words == 2, "{line}");
-    }
-}

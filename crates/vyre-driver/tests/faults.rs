@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use vyre_conform::backends::{Fault, FaultyBackend};
+use vyre_conform::backends::{FaultyBackend, Misbehaviour};
 use vyre_driver::observability::{DispatchTelemetry, snapshot_dispatch_telemetry};
 use vyre_driver::{BackendError, Binding, CompiledPipeline, DispatchConfig, pipeline};
 use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
@@ -24,7 +24,7 @@ fn counted<T>(work: impl FnOnce() -> T) -> (T, DispatchTelemetry) {
     (result, snapshot_dispatch_telemetry().since(&before))
 }
 
-fn compiled(fault: Fault) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
+fn compiled(fault: Misbehaviour) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
     pipeline::compile(Arc::new(FaultyBackend::new(fault)), &program(), &DispatchConfig::default())
 }
 
@@ -32,7 +32,7 @@ fn compiled(fault: Fault) -> Result<Arc<dyn CompiledPipeline>, BackendError> {
 fn faults_of_compiling() {
     let _turn = alone();
     for (fault, expected) in
-        [(Fault::FailsToCompile, "as asked"), (Fault::PanicsCompiling, "it panicked: as asked")]
+        [(Misbehaviour::FailsToCompile, "as asked"), (Misbehaviour::PanicsCompiling, "it panicked: as asked")]
     {
         let (result, seen) = counted(|| compiled(fault).err());
         let (backend, message) = (String::from("faulty"), expected.into());
@@ -49,10 +49,13 @@ fn faults_of_dispatching() {
     let config = DispatchConfig { timeout: Some(limit), ..Default::default() };
     let failed = |message: &str| BackendError::DispatchFailed { backend: backend(), message: message.into() };
     let cases = [
-        (Fault::Fails, failed("as asked")),
-        (Fault::Panics, failed("it panicked: as asked")),
-        (Fault::LosesDevice, BackendError::DeviceLost { backend: backend(), message: "as asked".into() }),
-        (Fault::Hangs, BackendError::Timeout { backend: backend(), limit }),
+        (Misbehaviour::Fails, failed("as asked")),
+        (Misbehaviour::Panics, failed("it panicked: as asked")),
+        (
+            Misbehaviour::LosesDevice,
+            BackendError::DeviceLost { backend: backend(), message: "as asked".into() },
+        ),
+        (Misbehaviour::Hangs, BackendError::Timeout { backend: backend(), limit }),
     ];
     for (fault, expected) in cases {
         let pipeline = compiled(fault).unwrap();
@@ -71,9 +74,9 @@ fn faults_of_dispatching() {
 }
 
 #[test]
-fn a_hanging_dispatch_holds_up_nobody_else() {
+fn a_hanging_dispatch_blocks_no_other() {
     let _turn = alone();
-    let backend = Arc::new(FaultyBackend::new(Fault::Hangs));
+    let backend = Arc::new(FaultyBackend::new(Misbehaviour::Hangs));
     let config = DispatchConfig::default();
     let hanging = pipeline::compile(backend.clone(), &program(), &config).unwrap();
     let (result, seen) = counted(|| {
@@ -81,7 +84,7 @@ fn a_hanging_dispatch_holds_up_nobody_else() {
             let stuck = scope.spawn(|| hanging.dispatch_borrowed(&[], &config));
             // Meanwhile, compiling on the same backend and dispatching on another both work.
             assert!(pipeline::compile(backend.clone(), &program(), &config).is_ok());
-            assert!(compiled(Fault::Lies).unwrap().dispatch_borrowed(&[], &config).is_ok());
+            assert!(compiled(Misbehaviour::Lies).unwrap().dispatch_borrowed(&[], &config).is_ok());
             backend.release();
             stuck.join().unwrap()
         })
@@ -95,9 +98,9 @@ fn lies_and_extra_outputs_pass_through_unchecked_but_never_into_bound_memory() {
     let _turn = alone();
     let config = DispatchConfig::default();
     // Judging results is the oracle's job; the driver forwards outputs unchanged.
-    let lying = compiled(Fault::Lies).unwrap();
+    let lying = compiled(Misbehaviour::Lies).unwrap();
     assert_eq!(lying.dispatch_borrowed(&[], &config), Ok(vec![vec![0xA5; 4]]));
-    let pipeline = compiled(Fault::WrongOutputCount).unwrap();
+    let pipeline = compiled(Misbehaviour::WrongOutputCount).unwrap();
     let mut slots = vec![Vec::with_capacity(4)];
     let (result, seen) = counted(|| pipeline.dispatch_borrowed_into(&[], &config, &mut slots));
     assert_eq!((result, slots.len()), (Ok(()), 2));
@@ -114,11 +117,11 @@ fn lies_and_extra_outputs_pass_through_unchecked_but_never_into_bound_memory() {
 fn every_fault_leaves_the_driver_working() {
     let _turn = alone();
     let config = DispatchConfig { timeout: Some(Duration::from_millis(1)), ..Default::default() };
-    for fault in Fault::ALL {
+    for fault in Misbehaviour::ALL {
         if let Ok(pipeline) = compiled(fault) {
             drop(pipeline.dispatch_borrowed(&[], &config));
         }
-        let (result, seen) = counted(|| compiled(Fault::Lies)?.dispatch_borrowed(&[], &config));
+        let (result, seen) = counted(|| compiled(Misbehaviour::Lies)?.dispatch_borrowed(&[], &config));
         assert_eq!(result, Ok(vec![vec![0xA5; 4]]), "after {fault:?}");
         assert_eq!((seen.compiles, seen.launches), (1, 1), "after {fault:?}");
     }

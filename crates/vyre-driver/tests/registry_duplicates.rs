@@ -1,4 +1,4 @@
-//! Two backends registered under one id, beside a valid one.
+//! Two backends registered under one id, and a valid one.
 
 mod toy;
 

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::sync::Arc;
-use vyre_conform::backends::{Fault, FaultyBackend, NullBackend};
+use vyre_conform::backends::{FaultyBackend, Misbehaviour, NullBackend};
 use vyre_driver::{DispatchConfig, VyreBackend, pipeline, trace};
 use vyre_foundation::ir::Program;
 
@@ -21,7 +21,7 @@ fn compiles_and_launches_are_written_as_they_end() {
     let already = trace::start(&folder.path().join("other.json")).unwrap_err();
     assert!(already.to_string().contains("trace.json already"), "{already}");
     let id = run(Arc::new(NullBackend::default()));
-    run(Arc::new(FaultyBackend::new(Fault::Fails)));
+    run(Arc::new(FaultyBackend::new(Misbehaviour::Fails)));
 
     // The file as a process that dies now would leave it: every line but the first is an event and
     // a comma.

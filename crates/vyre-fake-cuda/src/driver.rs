@@ -5,7 +5,7 @@
 //! device's context: every later call returns the same error.
 
 use crate::nvrtc::MARK;
-use crate::ptx::{DeviceMemory, EntryFunction, Fault, Grid, Machine, parse};
+use crate::ptx::{EntryFunction, Grid, LaunchError, LaunchExecutor, SimulatedMemory, parse};
 use crate::setting;
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -30,7 +30,7 @@ const LAUNCH_FAILED: c_int = 719;
 const LIMIT: u64 = 1 << 40;
 
 struct Device {
-    memory: DeviceMemory,
+    memory: SimulatedMemory,
     sticky: AtomicI32,
     retained: AtomicU64,
 }
@@ -38,7 +38,7 @@ struct Device {
 fn devices() -> &'static Vec<Device> {
     static DEVICES: OnceLock<Vec<Device>> = OnceLock::new();
     let new = |_| Device {
-        memory: DeviceMemory::default(),
+        memory: SimulatedMemory::default(),
         sticky: AtomicI32::new(0),
         retained: AtomicU64::new(0),
     };
@@ -439,7 +439,7 @@ fn execute(device: &'static Device, command: Command) {
                     std::thread::park();
                 }
             }
-            let machine = Machine { memory: &device.memory, limit: LIMIT, abandon: &NEVER };
+            let machine = LaunchExecutor { memory: &device.memory, limit: LIMIT, abandon: &NEVER };
             let injected =
                 (number == setting("at", 0)).then(|| setting("fault", 0) as c_int).filter(|code| *code != 0);
             injected.or(match machine.run(&entry, grid, &parameters) {
@@ -447,9 +447,11 @@ fn execute(device: &'static Device, command: Command) {
                 Err(fault) => {
                     eprintln!("fake device, kernel `{}`: {fault:?}", entry.name);
                     Some(match fault {
-                        Fault::IllegalAddress(_) => ILLEGAL_ADDRESS,
-                        Fault::Misaligned(_) => MISALIGNED,
-                        Fault::Undefined(_) | Fault::Endless | Fault::Abandoned => LAUNCH_FAILED,
+                        LaunchError::IllegalAddress(_) => ILLEGAL_ADDRESS,
+                        LaunchError::Misaligned(_) => MISALIGNED,
+                        LaunchError::Undefined(_) | LaunchError::Endless | LaunchError::Abandoned => {
+                            LAUNCH_FAILED
+                        }
                     })
                 }
             })

@@ -434,7 +434,7 @@ mod tests {
 
     /// In a valid program, inlined calls never nest deeper than the block limit.
     #[test]
-    fn every_valid_program_tells_its_messages() {
+    fn every_valid_program_reports_its_messages() {
         let wanted = WantedMessages { asserts: true, records: 8 };
         let (mut valid, mut too_deep) = (0, 0);
         for functions in 0..8 {

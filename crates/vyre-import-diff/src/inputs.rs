@@ -1,7 +1,7 @@
 //! Generates contents for the buffers of a shader.
 
 use vyre_foundation::ir::{DataType, Program};
-use vyre_import::{Binding, Layout};
+use vyre_import::{Layout, ShaderBinding};
 
 /// Parameters of the generated inputs.
 #[derive(Clone, Copy)]
@@ -23,9 +23,9 @@ pub(crate) fn next(state: &mut u64) -> u64 {
 }
 
 /// Bytes of every buffer, in the order of the program's bindings.
-pub(crate) fn draw(program: &Program, bindings: &[Binding], draw: Draw) -> Vec<Vec<u8>> {
+pub(crate) fn draw(program: &Program, bindings: &[ShaderBinding], draw: Draw) -> Vec<Vec<u8>> {
     let mut state = draw.seed;
-    let bytes = |binding: &Binding| {
+    let bytes = |binding: &ShaderBinding| {
         let declared = program.buffers().iter().find(|buffer| *buffer.name == *binding.name);
         let fixed = declared.map_or(0, |buffer| buffer.count as usize * buffer.element.size());
         let size = match binding.layout.tail() {
@@ -42,7 +42,7 @@ pub(crate) fn draw(program: &Program, bindings: &[Binding], draw: Draw) -> Vec<V
 }
 
 /// The same inputs with every f32 moved one step up or down.
-pub(crate) fn nudge(bindings: &[Binding], inputs: &[Vec<u8>], up: bool) -> Vec<Vec<u8>> {
+pub(crate) fn nudge(bindings: &[ShaderBinding], inputs: &[Vec<u8>], up: bool) -> Vec<Vec<u8>> {
     let mut nudged = inputs.to_vec();
     for (binding, bytes) in bindings.iter().zip(&mut nudged) {
         nudge_in(&binding.layout, bytes, up);

@@ -2,13 +2,13 @@
 //! differ: unmodified, through the wgpu crate on a software adapter, and imported, on every
 //! backend. `cargo xtask import-diff FOLDER` starts it.
 //!
-//! Each entry point runs in its own process (`one.rs`), so that a driver that crashes or hangs
-//! costs only one row of the table. Inputs are generated at random until the interpreter's
+//! Each entry point runs in its own process (`entry_point.rs`), so that a driver that crashes or
+//! hangs costs only one row of the table. Inputs are generated at random until the interpreter's
 //! sanitizer reports nothing about them (`inputs.rs`).
 
 mod compare;
+mod entry_point;
 mod inputs;
-mod one;
 mod shader;
 mod unmodified;
 
@@ -38,7 +38,7 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let (Some(entry), [file]) = (&arguments.entry, &arguments.paths[..]) {
-        let row = one::run(file, entry, arguments.time);
+        let row = entry_point::run(file, entry, arguments.time);
         println!("{}\t{}", row.verdict, row.detail.replace(['\n', '\t'], " "));
         return ExitCode::SUCCESS;
     }

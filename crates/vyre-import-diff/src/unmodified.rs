@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use vyre_foundation::ir::Access;
-use vyre_import::{Binding, Options};
+use vyre_import::{Options, ShaderBinding};
 
 /// A device and a pipeline for the shader.
 pub(crate) struct Unmodified {
@@ -73,7 +73,7 @@ impl Unmodified {
     /// the time from submission to completion of each round.
     pub(crate) fn run(
         &self,
-        bindings: &[(&Binding, Access)],
+        bindings: &[(&ShaderBinding, Access)],
         inputs: &[Vec<u8>],
         grid: [u32; 3],
         rounds: usize,
@@ -118,7 +118,7 @@ impl Unmodified {
         buffer
     }
 
-    fn submit(&self, bindings: &[(&Binding, Access)], buffers: &[wgpu::Buffer], grid: [u32; 3]) {
+    fn submit(&self, bindings: &[(&ShaderBinding, Access)], buffers: &[wgpu::Buffer], grid: [u32; 3]) {
         let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         {
             let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());

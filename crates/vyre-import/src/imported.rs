@@ -8,12 +8,12 @@ pub struct Imported {
     /// The program, not yet validated.
     pub program: Program,
     /// Buffers that a caller binds, ordered by group and binding.
-    pub bindings: Vec<Binding>,
+    pub bindings: Vec<ShaderBinding>,
 }
 
 /// A buffer of the shader that a caller binds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Binding {
+pub struct ShaderBinding {
     /// Name in the shader and in the program.
     pub name: String,
     /// Group in the shader; `None` for push constants.

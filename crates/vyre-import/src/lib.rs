@@ -26,13 +26,13 @@ mod fault;
 mod imported;
 mod limits;
 mod lower;
-mod mend;
 mod read;
 mod specialise;
+mod wgsl_spellings;
 
 use vyre_foundation::diagnostics::Diagnostics;
 
-pub use imported::{Binding, Imported, Layout};
+pub use imported::{Imported, Layout, ShaderBinding};
 
 /// A shader in one of the supported languages.
 #[derive(Clone, Copy, Debug)]
@@ -73,5 +73,5 @@ pub fn entry_points(source: Source<'_>) -> Result<Vec<String>, Diagnostics> {
 /// Rewrites spellings in a WGSL text that are supported here but that naga rejects:
 /// `enable subgroups;`, and write-only storage. Line numbers are preserved.
 pub fn mended(text: &str) -> String {
-    mend::wgsl(text)
+    wgsl_spellings::rewrite(text)
 }

@@ -1,8 +1,8 @@
 //! Limits on a shader, checked before naga sees it.
 //!
 //! naga's readers recurse over nested code and over chains of operators. These limits are far above
-//! what the shaders of `filetests/import` need, whose largest figure is beside each limit, and keep
-//! that recursion within the stack of its thread ([`crate::read`]).
+//! what the shaders of `filetests/import` need (the comment on each limit has the largest figure),
+//! and keep that recursion within the stack of its thread ([`crate::read`]).
 
 use crate::fault::{Fault, Result};
 use naga::{Block, Statement};

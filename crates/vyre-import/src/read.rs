@@ -1,7 +1,7 @@
 //! Reads and validates shaders with naga, on a dedicated thread with a large stack.
 
 use crate::fault::{Fault, Result, span_of};
-use crate::{Imported, Options, Source, limits, mend, specialise};
+use crate::{Imported, Options, Source, limits, specialise, wgsl_spellings};
 use naga::back::pipeline_constants::{PipelineConstantError, process_overrides};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{Module, ShaderStage};
@@ -72,7 +72,7 @@ fn read(source: Source<'_>, options: &Options) -> Result<Module> {
     let module = match source {
         Source::Wgsl(text) => {
             limits::check_text(text)?;
-            read_wgsl(&mend::wgsl(text))?
+            read_wgsl(&wgsl_spellings::rewrite(text))?
         }
         Source::Glsl(text) => {
             limits::check_text(text)?;

@@ -5,9 +5,9 @@
 //! stored, methods whose bits Rust does not define, and `usize`, which has 32 bits in a kernel.
 //! Tokens keep their spans.
 
-use crate::extent::Extent;
 use crate::read::Reader;
-use crate::table::{Host, Method};
+use crate::table::{HostCall, Method};
+use crate::token_span::TokenSpan;
 use crate::tree::{
     AssignmentTarget, Binary, Block, Element, Elements, Message, Range, Size, Slice, SliceOf, Statement,
     StatementKind, Value, ValueKind, VariableId,
@@ -142,7 +142,7 @@ impl Rust<'_> {
         self.value(value)
     }
 
-    fn place(&self, place: &Element, span: Extent) -> TokenStream {
+    fn place(&self, place: &Element, span: TokenSpan) -> TokenStream {
         let (ident, index) = (&place.slice.ident, self.value(&place.index));
         let index = grouped(Delimiter::Bracket, index, span.end);
         quote!(#ident #index)
@@ -177,12 +177,12 @@ impl Rust<'_> {
         let float = operands.first().is_some_and(|first| self.scalar(first.ty).is_float());
         let mut values = operands.iter().map(|operand| self.value(operand));
         match method.host {
-            Host::Op(op) if float => {
+            HostCall::Op(op) if float => {
                 let op = Ident::new(op, Span::call_site());
                 quote_spanned!(span=> ::vyre::host::op(::vyre::host::Op::#op, [#(#values),*]))
             }
-            Host::Bits => quote_spanned!(span=> ::vyre::host::bits(#(#values),*)),
-            Host::Op(_) | Host::Rust => {
+            HostCall::Bits => quote_spanned!(span=> ::vyre::host::bits(#(#values),*)),
+            HostCall::Op(_) | HostCall::Rust => {
                 let receiver = values.next();
                 quote_spanned!(span=> #receiver.#ident(#(#values),*))
             }
@@ -371,7 +371,7 @@ fn grouped(delimiter: Delimiter, tokens: TokenStream, end: Span) -> Group {
     group
 }
 
-fn called(path: &syn::Path, arguments: TokenStream, span: Extent) -> TokenStream {
+fn called(path: &syn::Path, arguments: TokenStream, span: TokenSpan) -> TokenStream {
     let arguments = grouped(Delimiter::Parenthesis, arguments, span.end);
     quote!(#path #arguments)
 }

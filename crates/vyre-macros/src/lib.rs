@@ -3,25 +3,25 @@
 //! [`signature`] and [`read`] turn a function's tokens into the [`tree`]; [`text`] writes it as a
 //! kernel, which [`check`] validates; [`host`] writes it as Rust for rustc to check; [`kernel`],
 //! [`function`] and [`include`] assemble the items. Faults in the text are reported at the tokens
-//! that it came from ([`piece`]).
+//! that it came from ([`spanned_text`]).
 
 #![forbid(unsafe_code)]
 
 mod check;
 #[cfg(test)]
 mod examples;
-mod extent;
 mod function;
 mod host;
 mod include;
 mod kernel;
 mod map;
-mod piece;
 mod read;
 mod signature;
 mod source;
+mod spanned_text;
 mod table;
 mod text;
+mod token_span;
 mod tree;
 mod types;
 

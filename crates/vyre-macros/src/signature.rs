@@ -1,7 +1,7 @@
 //! Parameters of a kernel or function, and arguments of the attribute.
 
-use crate::extent::Extent;
 use crate::read::{Read, Reader, fault, plain, span_of};
+use crate::token_span::TokenSpan;
 use crate::tree::{Access, Buffer, Domain, Length, Parameter, Size};
 use crate::types::Scalar;
 use std::collections::HashMap;
@@ -214,7 +214,7 @@ fn access(
     reader: &mut Reader,
     mark: Option<Mark>,
     writable: bool,
-    span: Extent,
+    span: TokenSpan,
     before: &[Parameter],
 ) -> Read<Access> {
     match (mark, writable) {

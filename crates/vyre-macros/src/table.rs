@@ -2,7 +2,7 @@
 //! One row each.
 //!
 //! A method is listed if Rust and a kernel agree on it bit for bit, or if the host copy can be made
-//! to agree ([`Host::Op`]). Methods on which they differ are listed with an alternative.
+//! to agree ([`HostCall::Op`]). Methods on which they differ are listed with an alternative.
 
 /// Types that an operand can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) enum RelativeType {
 
 /// What the host copy calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Host {
+pub(crate) enum HostCall {
     /// Rust's own method.
     Rust,
     /// The op of that name in the op table for floats; Rust's own method for integers.
@@ -58,7 +58,7 @@ pub(crate) struct Method {
     pub(crate) receiver: Class,
     pub(crate) operands: &'static [RelativeType],
     pub(crate) result: RelativeType,
-    pub(crate) host: Host,
+    pub(crate) host: HostCall,
 }
 
 macro_rules! methods {
@@ -75,65 +75,65 @@ macro_rules! methods {
 }
 
 methods! {
-    "abs" "abs" Number [] Same Host::Rust;
-    "min" "min" Ordered [Same] Same Host::Op("Min");
-    "max" "max" Ordered [Same] Same Host::Op("Max");
-    "clamp" "clamp" Ordered [Same Same] Same Host::Op("Clamp");
-    "sqrt" "sqrt" Float [] Same Host::Rust;
-    "floor" "floor" Float [] Same Host::Rust;
-    "ceil" "ceil" Float [] Same Host::Rust;
-    "trunc" "trunc" Float [] Same Host::Rust;
-    "round_ties_even" "round" Float [] Same Host::Rust;
-    "mul_add" "fma" Float [Same Same] Same Host::Rust;
-    "copysign" "copysign" Float [Same] Same Host::Op("Copysign");
-    "is_nan" "is_nan" Float [] Bool Host::Rust;
-    "is_infinite" "is_inf" Float [] Bool Host::Rust;
-    "is_finite" "is_finite" Float [] Bool Host::Rust;
-    "exp" "exp" Float [] Same Host::Op("Exp");
-    "exp2" "exp2" Float [] Same Host::Op("Exp2");
-    "exp_m1" "exp_m1" Float [] Same Host::Op("ExpM1");
-    "ln" "log" Float [] Same Host::Op("Log");
-    "ln_1p" "log_1p" Float [] Same Host::Op("Log1p");
-    "log2" "log2" Float [] Same Host::Op("Log2");
-    "log10" "log10" Float [] Same Host::Op("Log10");
-    "powf" "pow" Float [Same] Same Host::Op("Pow");
-    "sin" "sin" Float [] Same Host::Op("Sin");
-    "cos" "cos" Float [] Same Host::Op("Cos");
-    "tan" "tan" Float [] Same Host::Op("Tan");
-    "asin" "asin" Float [] Same Host::Op("Asin");
-    "acos" "acos" Float [] Same Host::Op("Acos");
-    "atan" "atan" Float [] Same Host::Op("Atan");
-    "atan2" "atan2" Float [Same] Same Host::Op("Atan2");
-    "sinh" "sinh" Float [] Same Host::Op("Sinh");
-    "cosh" "cosh" Float [] Same Host::Op("Cosh");
-    "tanh" "tanh" Float [] Same Host::Op("Tanh");
-    "asinh" "asinh" Float [] Same Host::Op("Asinh");
-    "acosh" "acosh" Float [] Same Host::Op("Acosh");
-    "atanh" "atanh" Float [] Same Host::Op("Atanh");
-    "cbrt" "cbrt" Float [] Same Host::Op("Cbrt");
-    "hypot" "hypot" Float [Same] Same Host::Op("Hypot");
-    "to_bits" "bitcast" Float [] Unsigned Host::Bits;
-    "wrapping_add" "add" Integer [Same] Same Host::Rust;
-    "wrapping_sub" "sub" Integer [Same] Same Host::Rust;
-    "wrapping_mul" "mul" Integer [Same] Same Host::Rust;
-    "wrapping_neg" "neg" Integer [] Same Host::Rust;
-    "wrapping_shl" "shl" Integer [U32] Same Host::Rust;
-    "wrapping_shr" "shr" Integer [U32] Same Host::Rust;
-    "saturating_add" "sat_add" Integer [Same] Same Host::Rust;
-    "saturating_sub" "sat_sub" Whole [Same] Same Host::Rust;
-    "abs_diff" "abs_diff" Whole [Same] Unsigned Host::Rust;
-    "rotate_left" "rotate_left" Integer [U32] Same Host::Rust;
-    "rotate_right" "rotate_right" Integer [U32] Same Host::Rust;
-    "count_ones" "popcount" Integer [] U32 Host::Rust;
-    "leading_zeros" "clz" Integer [] U32 Host::Rust;
-    "trailing_zeros" "ctz" Integer [] U32 Host::Rust;
-    "reverse_bits" "reverse_bits" Integer [] Same Host::Rust;
+    "abs" "abs" Number [] Same HostCall::Rust;
+    "min" "min" Ordered [Same] Same HostCall::Op("Min");
+    "max" "max" Ordered [Same] Same HostCall::Op("Max");
+    "clamp" "clamp" Ordered [Same Same] Same HostCall::Op("Clamp");
+    "sqrt" "sqrt" Float [] Same HostCall::Rust;
+    "floor" "floor" Float [] Same HostCall::Rust;
+    "ceil" "ceil" Float [] Same HostCall::Rust;
+    "trunc" "trunc" Float [] Same HostCall::Rust;
+    "round_ties_even" "round" Float [] Same HostCall::Rust;
+    "mul_add" "fma" Float [Same Same] Same HostCall::Rust;
+    "copysign" "copysign" Float [Same] Same HostCall::Op("Copysign");
+    "is_nan" "is_nan" Float [] Bool HostCall::Rust;
+    "is_infinite" "is_inf" Float [] Bool HostCall::Rust;
+    "is_finite" "is_finite" Float [] Bool HostCall::Rust;
+    "exp" "exp" Float [] Same HostCall::Op("Exp");
+    "exp2" "exp2" Float [] Same HostCall::Op("Exp2");
+    "exp_m1" "exp_m1" Float [] Same HostCall::Op("ExpM1");
+    "ln" "log" Float [] Same HostCall::Op("Log");
+    "ln_1p" "log_1p" Float [] Same HostCall::Op("Log1p");
+    "log2" "log2" Float [] Same HostCall::Op("Log2");
+    "log10" "log10" Float [] Same HostCall::Op("Log10");
+    "powf" "pow" Float [Same] Same HostCall::Op("Pow");
+    "sin" "sin" Float [] Same HostCall::Op("Sin");
+    "cos" "cos" Float [] Same HostCall::Op("Cos");
+    "tan" "tan" Float [] Same HostCall::Op("Tan");
+    "asin" "asin" Float [] Same HostCall::Op("Asin");
+    "acos" "acos" Float [] Same HostCall::Op("Acos");
+    "atan" "atan" Float [] Same HostCall::Op("Atan");
+    "atan2" "atan2" Float [Same] Same HostCall::Op("Atan2");
+    "sinh" "sinh" Float [] Same HostCall::Op("Sinh");
+    "cosh" "cosh" Float [] Same HostCall::Op("Cosh");
+    "tanh" "tanh" Float [] Same HostCall::Op("Tanh");
+    "asinh" "asinh" Float [] Same HostCall::Op("Asinh");
+    "acosh" "acosh" Float [] Same HostCall::Op("Acosh");
+    "atanh" "atanh" Float [] Same HostCall::Op("Atanh");
+    "cbrt" "cbrt" Float [] Same HostCall::Op("Cbrt");
+    "hypot" "hypot" Float [Same] Same HostCall::Op("Hypot");
+    "to_bits" "bitcast" Float [] Unsigned HostCall::Bits;
+    "wrapping_add" "add" Integer [Same] Same HostCall::Rust;
+    "wrapping_sub" "sub" Integer [Same] Same HostCall::Rust;
+    "wrapping_mul" "mul" Integer [Same] Same HostCall::Rust;
+    "wrapping_neg" "neg" Integer [] Same HostCall::Rust;
+    "wrapping_shl" "shl" Integer [U32] Same HostCall::Rust;
+    "wrapping_shr" "shr" Integer [U32] Same HostCall::Rust;
+    "saturating_add" "sat_add" Integer [Same] Same HostCall::Rust;
+    "saturating_sub" "sat_sub" Whole [Same] Same HostCall::Rust;
+    "abs_diff" "abs_diff" Whole [Same] Unsigned HostCall::Rust;
+    "rotate_left" "rotate_left" Integer [U32] Same HostCall::Rust;
+    "rotate_right" "rotate_right" Integer [U32] Same HostCall::Rust;
+    "count_ones" "popcount" Integer [] U32 HostCall::Rust;
+    "leading_zeros" "clz" Integer [] U32 HostCall::Rust;
+    "trailing_zeros" "ctz" Integer [] U32 HostCall::Rust;
+    "reverse_bits" "reverse_bits" Integer [] Same HostCall::Rust;
 }
 
 impl Method {
     /// Whether it expands to many ops.
     pub(crate) fn is_long(&self) -> bool {
-        self.receiver == Class::Float && matches!(self.host, Host::Op(_)) && self.text != "copysign"
+        self.receiver == Class::Float && matches!(self.host, HostCall::Op(_)) && self.text != "copysign"
     }
 }
 

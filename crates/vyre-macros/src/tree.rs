@@ -5,15 +5,15 @@
 //! kernel and [`host`](crate::host) as the Rust function that rustc checks and `on_host` runs.
 //! Every part records its tokens.
 
-use crate::extent::Extent;
 use crate::table::{Intrinsic, Method};
+use crate::token_span::TokenSpan;
 use crate::types::{Scalar, Type};
 use syn::{Ident, Path};
 
 pub(crate) struct Value {
     pub(crate) kind: ValueKind,
     pub(crate) ty: Type,
-    pub(crate) span: Extent,
+    pub(crate) span: TokenSpan,
 }
 
 pub(crate) enum ValueKind {
@@ -87,7 +87,7 @@ pub(crate) struct Block {
 
 pub(crate) struct Statement {
     pub(crate) kind: StatementKind,
-    pub(crate) span: Extent,
+    pub(crate) span: TokenSpan,
 }
 
 pub(crate) enum StatementKind {

@@ -147,36 +147,36 @@ struct Open {
 }
 
 /// Why two types do not unify.
-pub(crate) enum Mismatch {
+pub(crate) enum TypeMismatch {
     Types(Scalar, Scalar),
     /// A literal, or a value computed from literals, and a type that it cannot have.
     Literal(Scalar),
     Kinds,
 }
 
-impl Mismatch {
+impl TypeMismatch {
     pub(crate) fn message(&self) -> String {
         match self {
-            Mismatch::Types(a, b) => format!(
+            TypeMismatch::Types(a, b) => format!(
                 "the operands are `{}` and `{}`, and there are no implicit conversions; write the cast, as in `x as {}`",
                 a.name(),
                 b.name(),
                 a.name()
             ),
-            Mismatch::Literal(ty) if ty.is_float() => {
+            TypeMismatch::Literal(ty) if ty.is_float() => {
                 format!(
                     "found an integer where `{}` is expected; write `1.0` or `i as {}`",
                     ty.name(),
                     ty.name()
                 )
             }
-            Mismatch::Literal(ty) if ty.is_integer() => {
+            TypeMismatch::Literal(ty) if ty.is_integer() => {
                 format!("found a float where `{}` is expected; write the cast", ty.name())
             }
-            Mismatch::Literal(ty) => {
+            TypeMismatch::Literal(ty) => {
                 format!("found a number where `{}` is expected; write a comparison", ty.name())
             }
-            Mismatch::Kinds => {
+            TypeMismatch::Kinds => {
                 "the operands are an integer and a float; write the cast, as in `i as f32`".into()
             }
         }
@@ -221,16 +221,16 @@ impl Inference {
     }
 
     /// Unifies two types.
-    pub(crate) fn same(&mut self, a: Type, b: Type) -> Result<(), Mismatch> {
+    pub(crate) fn same(&mut self, a: Type, b: Type) -> Result<(), TypeMismatch> {
         match (self.find(a), self.find(b)) {
             (Type::Known(a), Type::Known(b)) if a == b => Ok(()),
-            (Type::Known(a), Type::Known(b)) => Err(Mismatch::Types(a, b)),
+            (Type::Known(a), Type::Known(b)) => Err(TypeMismatch::Types(a, b)),
             (Type::Open(a), Type::Open(b)) if a == b => Ok(()),
             (Type::Open(a), Type::Open(b)) => {
                 let kind = match (self.open[a].kind, self.open[b].kind) {
                     (Kind::Any, kind) | (kind, Kind::Any) => kind,
                     (a, b) if a == b => a,
-                    _ => return Err(Mismatch::Kinds),
+                    _ => return Err(TypeMismatch::Kinds),
                 };
                 let outside = self.open[a].outside || self.open[b].outside;
                 self.open[a].is = Some(Type::Open(b));
@@ -244,7 +244,7 @@ impl Inference {
                     Kind::Float => scalar.is_float(),
                 };
                 if !fits {
-                    return Err(Mismatch::Literal(scalar));
+                    return Err(TypeMismatch::Literal(scalar));
                 }
                 self.open[open].is = Some(Type::Known(scalar));
                 Ok(())

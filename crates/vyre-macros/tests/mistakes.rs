@@ -3,6 +3,6 @@
 //! mistakes` rewrites the expected output; review the diff.
 
 #[test]
-fn mistakes_are_told() {
+fn mistakes_are_reported() {
     trybuild::TestCases::new().compile_fail("tests/mistakes/*.rs");
 }

@@ -1,8 +1,8 @@
 //! The `opencl` backend and its registration.
 
 use crate::compiled::{Compiled, build_form, form_of};
-use crate::core::Core;
 use crate::device::{BACKEND_ID, devices};
+use crate::opencl_device::OpenClDevice;
 use crate::resident::{Residence, Resident};
 use crate::run::{run, run_all};
 use std::collections::HashSet;
@@ -66,13 +66,13 @@ fn driver_stamp() -> String {
 /// ```
 #[derive(Debug)]
 pub struct OpenCl {
-    native: Native<Core>,
+    native: Native<OpenClDevice>,
 }
 
 impl NativeBackend for OpenCl {
-    type Device = Core;
+    type Device = OpenClDevice;
 
-    fn native(&self) -> &Native<Core> {
+    fn native(&self) -> &Native<OpenClDevice> {
         &self.native
     }
 }
@@ -87,7 +87,7 @@ impl OpenCl {
     pub fn open(device: u32) -> Result<OpenCl, BackendError> {
         let all = devices()?;
         let (id, found) = nth_device(BACKEND_ID, &all, device)?;
-        let native = Native::new(Core::new(id, *found)?);
+        let native = Native::new(OpenClDevice::new(id, *found)?);
         end_after_own_threads();
         Ok(OpenCl { native })
     }
@@ -100,7 +100,7 @@ impl OpenCl {
 
 vyre_driver::exit_handlers!();
 
-impl NativeDevice for Core {
+impl NativeDevice for OpenClDevice {
     type Code = Compiled;
     type Memory = Resident;
 
@@ -186,9 +186,9 @@ pub(crate) mod tests {
     use vyre_foundation::text::parse;
 
     /// The best device; prints a line and returns `None` if there is none.
-    pub(crate) fn core() -> Result<Option<Core>, BackendError> {
+    pub(crate) fn opencl() -> Result<Option<OpenClDevice>, BackendError> {
         match devices() {
-            Ok(all) => all.first().map(|device| Core::new(BACKEND_ID, *device)).transpose(),
+            Ok(all) => all.first().map(|device| OpenClDevice::new(BACKEND_ID, *device)).transpose(),
             Err(missing) => {
                 println!("SKIP {missing}");
                 Ok(None)
@@ -198,14 +198,14 @@ pub(crate) mod tests {
 
     /// Compiles a program for a device treated as if it had separate memory.
     fn apart(source: &str) -> Result<Option<Arc<dyn CompiledPipeline>>, BackendError> {
-        let Some(mut core) = core()? else { return Ok(None) };
-        core.device.shares_memory = false;
-        let opencl = Arc::new(OpenCl { native: Native::new(core) });
+        let Some(mut opencl) = opencl()? else { return Ok(None) };
+        opencl.device.shares_memory = false;
+        let opencl = Arc::new(OpenCl { native: Native::new(opencl) });
         pipeline::compile(opencl, &parse(source)?, &DispatchConfig::default()).map(Some)
     }
 
     #[test]
-    fn a_device_with_memory_of_its_own_gets_copies() -> Result<(), BackendError> {
+    fn a_device_with_separate_memory_gets_copies() -> Result<(), BackendError> {
         let source =
             "kernel add(a: u32 uniform, x: read u32[], y: output u32[], z: read_write u32[]) over x {
           region \"r\" { let i = invocation.x

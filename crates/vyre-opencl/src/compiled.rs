@@ -1,9 +1,9 @@
 //! Compiled code for one form of a program.
 
-use crate::core::Core;
-use crate::device::Device;
+use crate::device::UsableDevice;
 use crate::object::{KernelObject, lock};
-use crate::program::{Built as Program, build};
+use crate::opencl_device::OpenClDevice;
+use crate::program::{BuiltProgram, build};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use vyre_driver::native::{Built, Form};
@@ -14,7 +14,7 @@ use vyre_foundation::kernel::{Kernel, KernelBody, KernelDomain, Stmt, StmtKind};
 /// Compiled code for one form of a program.
 #[derive(Debug)]
 pub struct Compiled {
-    pub(crate) built: Program,
+    pub(crate) built: BuiltProgram,
     entry: String,
     whole_entry: Option<String>,
     pub(crate) arguments: Vec<EntryArgument>,
@@ -46,21 +46,21 @@ const PROCESSOR_WORKGROUP: u32 = 1024;
 const WORKGROUPS_PER_UNIT: u32 = 8;
 
 /// Form of a dispatch that completes the proof.
-pub(crate) fn form_of(core: &Core, kernel: &Kernel, config: &DispatchConfig) -> Form {
+pub(crate) fn form_of(opencl: &OpenClDevice, kernel: &Kernel, config: &DispatchConfig) -> Form {
     let form = Form::new(kernel, config);
     let own = kernel.workgroup_size;
-    let processor = core.device.profile.device_class == DeviceClass::Software;
+    let processor = opencl.device.profile.device_class == DeviceClass::Software;
     let workgroup = match config.workgroup_override {
         Some(size) => size,
         None if form.within_domain && processor && own[1] == 1 && own[2] == 1 => {
-            [processor_workgroup(&core.device, kernel, config), 1, 1]
+            [processor_workgroup(&opencl.device, kernel, config), 1, 1]
         }
         None => own,
     };
-    Form { workgroup, stoppable: config.timeout.is_some() && core.device.shares_memory, ..form }
+    Form { workgroup, stoppable: config.timeout.is_some() && opencl.device.shares_memory, ..form }
 }
 
-fn processor_workgroup(device: &Device, kernel: &Kernel, config: &DispatchConfig) -> u32 {
+fn processor_workgroup(device: &UsableDevice, kernel: &Kernel, config: &DispatchConfig) -> u32 {
     let profile = &device.profile;
     let most = PROCESSOR_WORKGROUP
         .min(profile.max_invocations_per_workgroup)
@@ -99,34 +99,42 @@ fn has_barrier(block: &[Stmt]) -> bool {
 }
 
 /// Number of invocations whose private memory fits at the same time.
-fn most_at_once(device: &Device, kernel: &KernelBody) -> u32 {
+fn most_at_once(device: &UsableDevice, kernel: &KernelBody) -> u32 {
     let most = device.private_limit.map_or(u64::MAX, |limit| limit / private_bytes(kernel).max(1));
     u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 /// Refuses workgroups whose private memory would overflow a stack.
-fn check_private(core: &Core, kernel: &KernelBody, workgroup: [u32; 3]) -> Result<(), BackendError> {
+fn check_private(
+    opencl: &OpenClDevice,
+    kernel: &KernelBody,
+    workgroup: [u32; 3],
+) -> Result<(), BackendError> {
     let invocations = workgroup.iter().fold(1, |all: u64, &axis| all.saturating_mul(axis.into()));
-    if invocations <= most_at_once(&core.device, kernel).into() {
+    if invocations <= most_at_once(&opencl.device, kernel).into() {
         return Ok(());
     }
-    let (bytes, limit) = (private_bytes(kernel), core.device.private_limit.unwrap_or(0));
+    let (bytes, limit) = (private_bytes(kernel), opencl.device.private_limit.unwrap_or(0));
     let name = format!(
         "the private memory of kernel `{}`: {bytes} bytes for each of {invocations} invocations (at most {limit} for a workgroup on its device)",
         kernel.display_name()
     );
-    Err(BackendError::UnsupportedFeature { name, backend: core.id.into() })
+    Err(BackendError::UnsupportedFeature { name, backend: opencl.id.into() })
 }
 
 /// Compiles a kernel.
-pub(crate) fn build_form(core: &Core, kernel: &Kernel, form: Form) -> Result<Built<Compiled>, BackendError> {
-    check_private(core, kernel, form.workgroup)?;
+pub(crate) fn build_form(
+    opencl: &OpenClDevice,
+    kernel: &Kernel,
+    form: Form,
+) -> Result<Built<Compiled>, BackendError> {
+    check_private(opencl, kernel, form.workgroup)?;
     let prepared = prepare(kernel, form.passes(), &OPENCL);
     let settings = Settings { workgroup: form.workgroup, stoppable: form.stoppable, folded: false };
     let source = emit(&prepared, &OPENCL, &settings);
     let _span = tracing::debug_span!("opencl build", bytes = source.text.len()).entered();
     let code = Compiled {
-        built: build(core, kernel.display_name(), &source.text)?,
+        built: build(opencl, kernel.display_name(), &source.text)?,
         entry: source.entry,
         whole_entry: source.whole_entry,
         arguments: source.arguments,
@@ -134,7 +142,7 @@ pub(crate) fn build_form(core: &Core, kernel: &Kernel, form: Form) -> Result<Bui
         launches: AtomicU32::new(0),
     };
     // Created here so that the driver's objections are compile errors.
-    let entries = code.take_entries(core)?;
+    let entries = code.take_entries(opencl)?;
     code.put_entries(entries);
     // The size of the driver's code is unknown; it grows with the text.
     Ok(Built { kernel: prepared, code, bytes: 16 * source.text.len() as u64 })
@@ -142,12 +150,12 @@ pub(crate) fn build_form(core: &Core, kernel: &Kernel, form: Form) -> Result<Bui
 
 impl Compiled {
     /// Entries for the caller's exclusive use.
-    pub(crate) fn take_entries(&self, core: &Core) -> Result<Entries, BackendError> {
+    pub(crate) fn take_entries(&self, opencl: &OpenClDevice) -> Result<Entries, BackendError> {
         if let Some(idle) = lock(&self.idle).pop() {
             return Ok(idle);
         }
-        let any = self.built.kernel(core, &self.entry)?;
-        let whole = self.whole_entry.as_ref().map(|entry| self.built.kernel(core, entry)).transpose()?;
+        let any = self.built.kernel(opencl, &self.entry)?;
+        let whole = self.whole_entry.as_ref().map(|entry| self.built.kernel(opencl, entry)).transpose()?;
         Ok(Entries { any, whole })
     }
 
@@ -157,9 +165,9 @@ impl Compiled {
     }
 
     /// Counts a launch; a program that runs again is saved to disk.
-    pub(crate) fn launched(&self, core: &Core) {
+    pub(crate) fn launched(&self, opencl: &OpenClDevice) {
         if self.launches.fetch_add(1, Ordering::Relaxed) + 1 == KEPT_AT_LAUNCH {
-            self.built.keep(core);
+            self.built.keep(opencl);
         }
     }
 }

@@ -21,7 +21,7 @@ pub const BACKEND_ID: &str = "opencl";
 
 /// A usable device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Device {
+pub(crate) struct UsableDevice {
     pub(crate) id: cl_device_id,
     pub(crate) profile: DeviceProfile,
     /// Whether the device works on the host's memory.
@@ -38,12 +38,12 @@ pub(crate) struct Device {
 }
 
 // SAFETY: OpenCL accepts a device id on any thread.
-unsafe impl Send for Device {}
+unsafe impl Send for UsableDevice {}
 // SAFETY: as above.
-unsafe impl Sync for Device {}
+unsafe impl Sync for UsableDevice {}
 
 /// Every usable device, best first; the error reports what is missing if there is none.
-pub(crate) fn devices() -> Result<Vec<Device>, BackendError> {
+pub(crate) fn devices() -> Result<Vec<UsableDevice>, BackendError> {
     // PoCL (3.1) sets up its devices on the first query and answers a concurrent thread from a
     // half-finished setup.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -140,7 +140,7 @@ fn text(answer: Result<Vec<u8>, cl_int>) -> String {
     String::from_utf8_lossy(&bytes).trim_end_matches('\0').trim().to_string()
 }
 
-fn examine(id: cl_device_id, platform: &str) -> Result<Device, String> {
+fn examine(id: cl_device_id, platform: &str) -> Result<UsableDevice, String> {
     let query = Query(id);
     let name = query.text(device::CL_DEVICE_NAME);
     let refuse = |reason: &str| Err(format!("`{name}` of platform `{platform}` {reason}"));
@@ -177,7 +177,7 @@ fn examine(id: cl_device_id, platform: &str) -> Result<Device, String> {
     let needs_gates = loses_count(platform, &query.text(device::CL_DRIVER_VERSION));
     // The other half of the stack is for what the driver's compiler adds.
     let private_limit = (platform == POCL && class == DeviceClass::Software).then(|| stack_bytes() / 2);
-    Ok(Device { id, profile, shares_memory, exact_division, needs_gates, private_limit, strength })
+    Ok(UsableDevice { id, profile, shares_memory, exact_division, needs_gates, private_limit, strength })
 }
 
 /// The platform that runs kernels on the stacks of its own threads.

@@ -73,24 +73,24 @@ impl Items {
 
 /// Permission to launch while it is held. All launches must have ended when it is dropped.
 #[derive(Debug)]
-pub(crate) enum Pass<'a> {
+pub(crate) enum LaunchPermit<'a> {
     Beside(RwLockReadGuard<'a, Items>),
     Alone(RwLockWriteGuard<'a, Items>),
 }
 
-impl Pass<'_> {
+impl LaunchPermit<'_> {
     /// Whether the pass permits a launch of this kind.
     pub(crate) fn admits(&self, kind: &LaunchKind) -> bool {
         match self {
-            Pass::Beside(items) => items.first_fits(kind),
-            Pass::Alone(_) => true,
+            LaunchPermit::Beside(items) => items.first_fits(kind),
+            LaunchPermit::Alone(_) => true,
         }
     }
 
     /// Records a launch made under this pass.
     pub(crate) fn launched(&mut self, kind: &LaunchKind) {
         // A shared pass implies that all items exist.
-        if let Pass::Alone(items) = self {
+        if let LaunchPermit::Alone(items) = self {
             items.add(kind);
         }
     }
@@ -112,18 +112,18 @@ impl Gate {
 
     /// Waits until launches of all these kinds can start. The caller must hold no other pass of
     /// this gate.
-    pub(crate) fn pass(&self, mut kinds: impl Iterator<Item = LaunchKind>) -> Pass<'_> {
+    pub(crate) fn pass(&self, mut kinds: impl Iterator<Item = LaunchKind>) -> LaunchPermit<'_> {
         let items = self.items.read().unwrap_or_else(PoisonError::into_inner);
         if kinds.all(|kind| items.first_fits(&kind)) {
-            return Pass::Beside(items);
+            return LaunchPermit::Beside(items);
         }
         drop(items);
         self.pass_alone()
     }
 
     /// Waits until no launch is running.
-    pub(crate) fn pass_alone(&self) -> Pass<'_> {
-        Pass::Alone(self.items.write().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn pass_alone(&self) -> LaunchPermit<'_> {
+        LaunchPermit::Alone(self.items.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
         let gate = Gate::default();
         for (k, (kind, beside)) in launches.iter().enumerate() {
             let mut pass = gate.pass([*kind].into_iter());
-            assert_eq!(matches!(pass, Pass::Beside(_)), *beside, "launch {k}: {kind:?}");
+            assert_eq!(matches!(pass, LaunchPermit::Beside(_)), *beside, "launch {k}: {kind:?}");
             pass.launched(kind);
         }
     }
@@ -158,7 +158,7 @@ mod tests {
     fn a_pass_that_was_not_used_leaves_nothing_behind() {
         let gate = Gate::default();
         drop(gate.pass([ANY].into_iter()));
-        assert!(matches!(gate.pass([ANY].into_iter()), Pass::Alone(_)));
+        assert!(matches!(gate.pass([ANY].into_iter()), LaunchPermit::Alone(_)));
     }
 
     #[test]

@@ -11,12 +11,12 @@
 
 mod backend;
 mod compiled;
-mod core;
 mod device;
 mod driver_threads;
 mod gate;
 mod memory;
 mod object;
+mod opencl_device;
 #[cfg(target_os = "linux")]
 mod process_environment;
 mod program;

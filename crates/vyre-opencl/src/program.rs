@@ -1,8 +1,8 @@
 //! Builds programs from source text or cached binaries.
 
-use crate::core::Core;
 use crate::gate::Gate;
 use crate::object::{KernelObject, Program, failed};
+use crate::opencl_device::OpenClDevice;
 use cl3::info_type::InfoType;
 use cl3::kernel::create_kernel;
 use cl3::program::{
@@ -21,7 +21,7 @@ const EXACT_OPTIONS: &CStr = c"-cl-std=CL1.2 -w -cl-fp32-correctly-rounded-divid
 
 /// A compiled program and its origin.
 #[derive(Debug)]
-pub(crate) struct Built {
+pub(crate) struct BuiltProgram {
     pub(crate) program: Program,
     /// Gate for its launches, if they must be serialised.
     pub(crate) gate: Option<Arc<Gate>>,
@@ -29,20 +29,20 @@ pub(crate) struct Built {
     unkept: Option<blake3::Hash>,
 }
 
-fn options(core: &Core) -> &'static CStr {
-    if core.device.exact_division { EXACT_OPTIONS } else { OPTIONS }
+fn options(opencl: &OpenClDevice) -> &'static CStr {
+    if opencl.device.exact_division { EXACT_OPTIONS } else { OPTIONS }
 }
 
 /// Hash of everything that a binary depends on. Comments are excluded, since drivers ignore them
 /// too.
-fn key(core: &Core, source: &str) -> blake3::Hash {
-    let profile = &core.device.profile;
+fn key(opencl: &OpenClDevice, source: &str) -> blake3::Hash {
+    let profile = &opencl.device.profile;
     let mut hasher = blake3::Hasher::new();
     let code = |line: &str| line.split("//").next().unwrap_or_default().trim_end().to_string() + "\n";
     let code: String = source.lines().map(code).collect();
     let parts = [
         code.as_bytes(),
-        options(core).to_bytes(),
+        options(opencl).to_bytes(),
         profile.device_name.as_bytes(),
         profile.driver_version.as_bytes(),
         COMPILER_VERSION.as_bytes(),
@@ -54,65 +54,69 @@ fn key(core: &Core, source: &str) -> blake3::Hash {
 }
 
 /// Builds the program from its cached binary or from source.
-pub(crate) fn build(core: &Core, name: &str, source: &str) -> Result<Built, BackendError> {
-    let key = key(core, source);
-    let gate = core.device.needs_gates.then(|| Gate::of(&key));
-    if let Some(binary) = core.binaries.load(&key) {
-        match from_binary(core, &binary) {
-            Ok(program) => return Ok(Built { program, gate, unkept: None }),
+pub(crate) fn build(opencl: &OpenClDevice, name: &str, source: &str) -> Result<BuiltProgram, BackendError> {
+    let key = key(opencl, source);
+    let gate = opencl.device.needs_gates.then(|| Gate::of(&key));
+    if let Some(binary) = opencl.binaries.load(&key) {
+        match from_binary(opencl, &binary) {
+            Ok(program) => return Ok(BuiltProgram { program, gate, unkept: None }),
             Err(code) => {
                 tracing::warn!(
-                    backend = core.id,
+                    backend = opencl.id,
                     code,
                     "the driver refused a cached binary; compiling it again"
                 );
-                core.binaries.remove(&key);
+                opencl.binaries.remove(&key);
             }
         }
     }
-    let program = create_program_with_source(core.context.0, &[source])
+    let program = create_program_with_source(opencl.context.0, &[source])
         .map(Program)
-        .map_err(|code| failed(core.id, "making a program", code))?;
-    let built = build_program(program.0, &[core.device.id], options(core), None, std::ptr::null_mut());
+        .map_err(|code| failed(opencl.id, "making a program", code))?;
+    let built = build_program(program.0, &[opencl.device.id], options(opencl), None, std::ptr::null_mut());
     built.map_err(|code| BackendError::KernelCompileFailed {
-        backend: core.id.into(),
-        message: format!("kernel `{name}`: {}\n{}", cl3::error_codes::error_text(code), log(core, &program)),
+        backend: opencl.id.into(),
+        message: format!(
+            "kernel `{name}`: {}\n{}",
+            cl3::error_codes::error_text(code),
+            log(opencl, &program)
+        ),
     })?;
-    Ok(Built { program, gate, unkept: Some(key) })
+    Ok(BuiltProgram { program, gate, unkept: Some(key) })
 }
 
-fn from_binary(core: &Core, binary: &[u8]) -> Result<Program, i32> {
+fn from_binary(opencl: &OpenClDevice, binary: &[u8]) -> Result<Program, i32> {
     // SAFETY: the device belongs to the context.
-    let program = unsafe { create_program_with_binary(core.context.0, &[core.device.id], &[binary]) }?;
+    let program = unsafe { create_program_with_binary(opencl.context.0, &[opencl.device.id], &[binary]) }?;
     let program = Program(program);
-    build_program(program.0, &[core.device.id], options(core), None, std::ptr::null_mut())?;
+    build_program(program.0, &[opencl.device.id], options(opencl), None, std::ptr::null_mut())?;
     Ok(program)
 }
 
-fn log(core: &Core, program: &Program) -> String {
-    let log = get_program_build_data(program.0, core.device.id, CL_PROGRAM_BUILD_LOG).unwrap_or_default();
+fn log(opencl: &OpenClDevice, program: &Program) -> String {
+    let log = get_program_build_data(program.0, opencl.device.id, CL_PROGRAM_BUILD_LOG).unwrap_or_default();
     String::from_utf8_lossy(&log).trim_end_matches('\0').trim().to_string()
 }
 
-impl Built {
+impl BuiltProgram {
     /// A kernel of the program, with its arguments unset.
-    pub(crate) fn kernel(&self, core: &Core, entry: &str) -> Result<KernelObject, BackendError> {
+    pub(crate) fn kernel(&self, opencl: &OpenClDevice, entry: &str) -> Result<KernelObject, BackendError> {
         let entry = CString::new(entry).unwrap_or_default();
         create_kernel(self.program.0, &entry)
             .map(KernelObject)
-            .map_err(|code| failed(core.id, "creating the kernel", code))
+            .map_err(|code| failed(opencl.id, "creating the kernel", code))
     }
 
     /// Saves the binary to disk for the next process, unless it is already there. The caller must
     /// have no launch running.
-    pub(crate) fn keep(&self, core: &Core) {
+    pub(crate) fn keep(&self, opencl: &OpenClDevice) {
         let Some(key) = &self.unkept else { return };
         let _alone = self.gate.as_ref().map(|gate| gate.pass_alone());
         if let Ok(InfoType::VecVecUchar(binaries)) = get_program_info(self.program.0, CL_PROGRAM_BINARIES)
             && let [binary] = binaries.as_slice()
             && !binary.is_empty()
         {
-            core.binaries.store(key, binary);
+            opencl.binaries.store(key, binary);
         }
     }
 }
@@ -120,16 +124,16 @@ impl Built {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::tests::core;
+    use crate::backend::tests::opencl;
     use vyre_driver::binaries::Binaries;
 
     const GOOD: &str = "__kernel void k(__global uint *x) { x[0] = 1u; }";
 
     #[test]
     fn a_failed_build_shows_the_log() -> Result<(), BackendError> {
-        let Some(core) = core()? else { return Ok(()) };
+        let Some(opencl) = opencl()? else { return Ok(()) };
         let source = "__kernel void k(__global uint *x) { x[0] = missing_name; }";
-        let Err(error) = build(&core, "bad", source) else { panic!("that text does not compile") };
+        let Err(error) = build(&opencl, "bad", source) else { panic!("that text does not compile") };
         assert!(matches!(error, BackendError::KernelCompileFailed { .. }), "{error:?}");
         let text = error.to_string();
         assert!(text.contains("`bad`") && text.contains("missing_name"), "{text}");
@@ -138,36 +142,36 @@ mod tests {
 
     #[test]
     fn comments_do_not_make_another_program() -> Result<(), BackendError> {
-        let Some(core) = core()? else { return Ok(()) };
-        assert_eq!(key(&core, "{ // region r\n}"), key(&core, "{\n}"));
-        assert_ne!(key(&core, "{ a\n}"), key(&core, "{\n}"));
+        let Some(opencl) = opencl()? else { return Ok(()) };
+        assert_eq!(key(&opencl, "{ // region r\n}"), key(&opencl, "{\n}"));
+        assert_ne!(key(&opencl, "{ a\n}"), key(&opencl, "{\n}"));
         Ok(())
     }
 
     #[test]
     fn a_binary_that_the_driver_refuses_is_made_anew() -> Result<(), BackendError> {
-        let (Some(mut core), Ok(folder)) = (core()?, tempfile::tempdir()) else { return Ok(()) };
-        core.binaries = Binaries::at(folder.path());
-        let key = key(&core, GOOD);
-        core.binaries.store(&key, b"whole by its checksum, but nothing that a driver knows");
-        build(&core, "good", GOOD)?.kernel(&core, "k")?;
-        assert_eq!(core.binaries.load(&key), None, "the refused one is gone");
-        let built = build(&core, "good", GOOD)?;
-        built.kernel(&core, "k")?;
-        built.keep(&core);
-        let kept = core.binaries.load(&key);
+        let (Some(mut opencl), Ok(folder)) = (opencl()?, tempfile::tempdir()) else { return Ok(()) };
+        opencl.binaries = Binaries::at(folder.path());
+        let key = key(&opencl, GOOD);
+        opencl.binaries.store(&key, b"whole by its checksum, but nothing that a driver knows");
+        build(&opencl, "good", GOOD)?.kernel(&opencl, "k")?;
+        assert_eq!(opencl.binaries.load(&key), None, "the refused one is gone");
+        let built = build(&opencl, "good", GOOD)?;
+        built.kernel(&opencl, "k")?;
+        built.keep(&opencl);
+        let kept = opencl.binaries.load(&key);
         assert!(kept.is_some_and(|binary| !binary.is_empty()));
-        assert!(build(&core, "good", GOOD)?.unkept.is_none(), "the kept one is taken");
+        assert!(build(&opencl, "good", GOOD)?.unkept.is_none(), "the kept one is taken");
         Ok(())
     }
 
     #[test]
     fn a_cache_that_cannot_be_written_is_no_error() -> Result<(), BackendError> {
-        let (Some(mut core), Ok(file)) = (core()?, tempfile::NamedTempFile::new()) else { return Ok(()) };
-        core.binaries = Binaries::at(file.path());
-        let built = build(&core, "good", GOOD)?;
-        built.keep(&core);
-        assert_eq!(core.binaries.load(&key(&core, GOOD)), None);
+        let (Some(mut opencl), Ok(file)) = (opencl()?, tempfile::NamedTempFile::new()) else { return Ok(()) };
+        opencl.binaries = Binaries::at(file.path());
+        let built = build(&opencl, "good", GOOD)?;
+        built.keep(&opencl);
+        assert_eq!(opencl.binaries.load(&key(&opencl, GOOD)), None);
         Ok(())
     }
 }

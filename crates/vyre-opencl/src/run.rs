@@ -1,6 +1,6 @@
 //! Runs dispatches, each in a session; a batch is launched in full before any of it is waited for.
 
-use crate::core::{Core, Timing};
+use crate::opencl_device::{OpenClDevice, QueueTiming};
 use crate::session::{Session, watched};
 use crate::slices::{check_grid, is_sliced};
 use std::time::{Duration, Instant};
@@ -8,14 +8,17 @@ use vyre_driver::BackendError;
 use vyre_driver::native::{Failed, Job};
 
 /// Runs one dispatch to completion.
-pub(crate) fn run(core: &Core, job: Job<'_, '_, Core>) -> Result<Option<Duration>, BackendError> {
+pub(crate) fn run(
+    opencl: &OpenClDevice,
+    job: Job<'_, '_, OpenClDevice>,
+) -> Result<Option<Duration>, BackendError> {
     let Job { variant, launch, arguments, config, timed } = job;
-    let session = Session::new(core, variant, if timed { Timing::On } else { Timing::Off })?;
+    let session = Session::new(opencl, variant, if timed { QueueTiming::On } else { QueueTiming::Off })?;
     let started = Instant::now();
     // A dispatch that can be neither interrupted nor sliced is checked when it is done.
     let sliced =
         variant.form.within_domain && config.timeout.is_some() && is_sliced(launch, variant.form.stoppable);
-    check_grid(core.id, launch, sliced, config.timeout.is_some())?;
+    check_grid(opencl.id, launch, sliced, config.timeout.is_some())?;
     let left = || config.timeout.map(|limit| limit.saturating_sub(started.elapsed()));
     let deadline = config.timeout.filter(|_| sliced).and_then(|limit| started.checked_add(limit));
     let mut launched = session.launch(arguments, launch, deadline)?;
@@ -25,18 +28,18 @@ pub(crate) fn run(core: &Core, job: Job<'_, '_, Core>) -> Result<Option<Duration
     session.ending(&launched, config.timeout)?;
     let late = config.timeout.filter(|limit| !variant.form.stoppable && started.elapsed() > *limit);
     if let Some(limit) = late {
-        return Err(BackendError::Timeout { backend: core.id.into(), limit });
+        return Err(BackendError::Timeout { backend: opencl.id.into(), limit });
     }
     let device = if timed { launched.device_time() } else { None };
     session.release(launched);
     // Saving its binary, which can follow, waits for all launches.
     drop(session);
-    variant.code.launched(core);
+    variant.code.launched(opencl);
     Ok(device)
 }
 
 /// Runs a batch; consecutive jobs with the same code run together.
-pub(crate) fn run_all(core: &Core, jobs: Vec<Job<'_, '_, Core>>) -> Result<(), Failed> {
+pub(crate) fn run_all(opencl: &OpenClDevice, jobs: Vec<Job<'_, '_, OpenClDevice>>) -> Result<(), Failed> {
     let mut done = 0;
     let mut rest = jobs.into_iter().peekable();
     while let Some(first) = rest.next() {
@@ -46,7 +49,7 @@ pub(crate) fn run_all(core: &Core, jobs: Vec<Job<'_, '_, Core>>) -> Result<(), F
             together.push(job);
         }
         let count = together.len();
-        run_together(core, together)
+        run_together(opencl, together)
             .map_err(|failed| Failed { done: done + failed.done, error: failed.error })?;
         done += count;
     }
@@ -54,14 +57,14 @@ pub(crate) fn run_all(core: &Core, jobs: Vec<Job<'_, '_, Core>>) -> Result<(), F
 }
 
 /// Launches all, then waits for all.
-fn run_together(core: &Core, jobs: Vec<Job<'_, '_, Core>>) -> Result<(), Failed> {
+fn run_together(opencl: &OpenClDevice, jobs: Vec<Job<'_, '_, OpenClDevice>>) -> Result<(), Failed> {
     let Some(first) = jobs.first() else { return Ok(()) };
     let begun = |error| Failed { done: 0, error };
-    let session = Session::new(core, first.variant, Timing::Off).map_err(begun)?;
+    let session = Session::new(opencl, first.variant, QueueTiming::Off).map_err(begun)?;
     let mut launched = Vec::with_capacity(jobs.len());
     let mut failure = None;
     for job in jobs {
-        let item = check_grid(core.id, job.launch, false, false)
+        let item = check_grid(opencl.id, job.launch, false, false)
             .and_then(|()| session.launch(job.arguments, job.launch, None));
         match item.and_then(|mut item| session.collect(&mut item).map(|()| item)) {
             Ok(item) => launched.push(item),

@@ -12,10 +12,10 @@
 //! workgroup ends at once, a driver still goes through all of them.
 
 use crate::compiled::{Compiled, Entries};
-use crate::core::{Core, Timing};
-use crate::gate::{EntryKind, LaunchKind, Pass};
+use crate::gate::{EntryKind, LaunchKind, LaunchPermit};
 use crate::memory::{Pooled, host_memory};
 use crate::object::{Event, KernelObject, Memory, Queue, failed, lock};
+use crate::opencl_device::{OpenClDevice, QueueTiming};
 use crate::resident::Resident;
 use crate::slices::{Part, Slices, groups_per_slice};
 use cl3::command_queue::{
@@ -94,26 +94,26 @@ struct ArgumentPlace<'a> {
 
 /// Queue and kernel entries for one call. When it is dropped, the queue is idle.
 pub(crate) struct Session<'a> {
-    core: &'a Core,
+    opencl: &'a OpenClDevice,
     variant: &'a Variant<Compiled>,
-    timing: Timing,
+    timing: QueueTiming,
     queue: Option<Queue>,
     entries: Option<Entries>,
     /// Dropped last, after waiting for the queue.
-    pass: RefCell<Option<Pass<'a>>>,
+    pass: RefCell<Option<LaunchPermit<'a>>>,
 }
 
 impl<'a> Session<'a> {
     /// Takes a queue and entries from their pools.
     pub(crate) fn new(
-        core: &'a Core,
+        opencl: &'a OpenClDevice,
         variant: &'a Variant<Compiled>,
-        timing: Timing,
+        timing: QueueTiming,
     ) -> Result<Session<'a>, BackendError> {
-        let entries = variant.code.take_entries(core)?;
-        let queue = core.take_queue(timing)?;
+        let entries = variant.code.take_entries(opencl)?;
+        let queue = opencl.take_queue(timing)?;
         let pass = RefCell::new(None);
-        Ok(Session { core, variant, timing, queue: Some(queue), entries: Some(entries), pass })
+        Ok(Session { opencl, variant, timing, queue: Some(queue), entries: Some(entries), pass })
     }
 
     fn queue(&self) -> &Queue {
@@ -126,7 +126,7 @@ impl<'a> Session<'a> {
 
     /// Waits for everything on the queue.
     pub(crate) fn wait(&self) -> Result<(), BackendError> {
-        finish(self.queue().0).map_err(|code| failed(self.core.id, "running the kernel", code))
+        finish(self.queue().0).map_err(|code| failed(self.opencl.id, "running the kernel", code))
     }
 
     /// Attaches memory to an argument of the kernel.
@@ -141,7 +141,7 @@ impl<'a> Session<'a> {
             Given::Resident(resident) => Ok(Attached::Resident(resident)),
             Given::ResidentMut(resident) => {
                 if matches!(bound.start, Start::Zero | Start::Zeroed) {
-                    self.core.clear_resident(self.queue(), resident)?;
+                    self.opencl.clear_resident(self.queue(), resident)?;
                 }
                 Ok(Attached::Resident(resident))
             }
@@ -167,9 +167,9 @@ impl<'a> Session<'a> {
             Start::Copy(source) => return self.copy_in(source),
             Start::Zero | Start::Zeroed | Start::Anything => {}
         }
-        let pooled = self.core.pool.take(self.core.id, &self.core.context, bytes.len())?;
+        let pooled = self.opencl.pool.take(self.opencl.id, &self.opencl.context, bytes.len())?;
         if start != Start::Anything {
-            self.core.fill_zero(self.queue(), &pooled.memory, bytes.len())?;
+            self.opencl.fill_zero(self.queue(), &pooled.memory, bytes.len())?;
         }
         Ok(pooled)
     }
@@ -180,25 +180,25 @@ impl<'a> Session<'a> {
         match &bound.memory {
             Given::Read(bytes) => value[..length].copy_from_slice(&bytes[..length]),
             Given::Write(bytes) => value[..length].copy_from_slice(&bytes[..length]),
-            Given::Resident(resident) => self.core.download(resident, 0, &mut value[..length])?,
-            Given::ResidentMut(resident) => self.core.download(resident, 0, &mut value[..length])?,
+            Given::Resident(resident) => self.opencl.download(resident, 0, &mut value[..length])?,
+            Given::ResidentMut(resident) => self.opencl.download(resident, 0, &mut value[..length])?,
         }
         Ok(Attached::Value(value, length))
     }
 
     fn lends(&self, bytes: &[u8]) -> bool {
-        self.core.device.shares_memory && (bytes.as_ptr() as usize).is_multiple_of(LENT_ALIGNMENT)
+        self.opencl.device.shares_memory && (bytes.as_ptr() as usize).is_multiple_of(LENT_ALIGNMENT)
     }
 
     fn lend<'m>(&self, pointer: *mut u8, bytes: usize, written: bool) -> Result<Attached<'m>, BackendError> {
         // SAFETY: the slice is borrowed for the call, which waits for the device before it returns
         // (in `Session::drop` at the latest); the kernel stores only to buffers that are written.
-        let memory = unsafe { host_memory(self.core.id, &self.core.context, pointer, bytes) }?;
+        let memory = unsafe { host_memory(self.opencl.id, &self.opencl.context, pointer, bytes) }?;
         Ok(Attached::Lent { memory, written, bytes })
     }
 
     fn copy_in(&self, bytes: &[u8]) -> Result<Pooled, BackendError> {
-        let pooled = self.core.pool.take(self.core.id, &self.core.context, bytes.len())?;
+        let pooled = self.opencl.pool.take(self.opencl.id, &self.opencl.context, bytes.len())?;
         let (pointer, length) = (bytes.as_ptr().cast_mut().cast(), bytes.len());
         // SAFETY: the buffer is at least that long; the slice is only read, and outlives the
         // command, since the session waits for its queue before the call returns.
@@ -217,7 +217,7 @@ impl<'a> Session<'a> {
         };
         written
             .map(|event| drop(Event(event)))
-            .map_err(|code| failed(self.core.id, "writing a buffer", code))?;
+            .map_err(|code| failed(self.opencl.id, "writing a buffer", code))?;
         Ok(pooled)
     }
 
@@ -226,11 +226,16 @@ impl<'a> Session<'a> {
             return Ok(None);
         }
         let words = Box::new([AtomicU32::new(0), AtomicU32::new(0)]);
-        let memory = if self.core.device.shares_memory {
+        let memory = if self.opencl.device.shares_memory {
             // SAFETY: the words live in the box, which is stored next to the memory and dropped
             // after the device is done. Host and device both access them as atomics.
             let lent = unsafe {
-                host_memory(self.core.id, &self.core.context, words[0].as_ptr().cast(), size_of_val(&*words))
+                host_memory(
+                    self.opencl.id,
+                    &self.opencl.context,
+                    words[0].as_ptr().cast(),
+                    size_of_val(&*words),
+                )
             };
             ControlMemory::Lent(lent?)
         } else {
@@ -345,7 +350,7 @@ impl<'a> Session<'a> {
                 std::ptr::null(),
             )
         };
-        let event = event.map(Event).map_err(|code| failed(self.core.id, "launching the kernel", code))?;
+        let event = event.map(Event).map_err(|code| failed(self.opencl.id, "launching the kernel", code))?;
         if let Some(pass) = &mut *self.pass.borrow_mut() {
             pass.launched(&part.kind());
         }
@@ -365,7 +370,7 @@ impl<'a> Session<'a> {
         let set = |bytes: usize, value: *const c_void| {
             // SAFETY: the value has the size of the kernel's parameter, and the call copies it.
             let done = unsafe { set_kernel_arg(object.0, position as cl_uint, bytes, value) };
-            done.map_err(|code| failed(self.core.id, &format!("setting argument {position}"), code))
+            done.map_err(|code| failed(self.opencl.id, &format!("setting argument {position}"), code))
         };
         let set_memory = |memory: cl_mem| set(size_of::<cl_mem>(), (&raw const memory).cast());
         let set_number = |number: u32| set(size_of::<u32>(), (&raw const number).cast());
@@ -379,7 +384,7 @@ impl<'a> Session<'a> {
                 Attached::Lent { memory, .. } => set_memory(memory.0),
                 Attached::Copied { pooled, .. } => set_memory(pooled.memory.0),
                 Attached::Resident(resident) => set_memory(resident.memory.0),
-                Attached::Value(..) | Attached::Empty => set_memory(self.core.empty.0),
+                Attached::Value(..) | Attached::Empty => set_memory(self.opencl.empty.0),
             },
             EntryArgument::Value(id) => match attached(id) {
                 Attached::Value(value, length) => set(*length, value.as_ptr().cast()),
@@ -428,13 +433,13 @@ impl<'a> Session<'a> {
                 std::ptr::null(),
             )
         };
-        read.map(|event| drop(Event(event))).map_err(|code| failed(self.core.id, "reading a buffer", code))
+        read.map(|event| drop(Event(event))).map_err(|code| failed(self.opencl.id, "reading a buffer", code))
     }
 
     /// Makes the device's writes to lent memory visible to the caller. A processor writes to it as
     /// the host would; other devices guarantee visibility only for mapped memory.
     pub(crate) fn show_lent(&self, launched: &Launched<'_>) -> Result<(), BackendError> {
-        if self.core.device.profile.device_class == DeviceClass::Software {
+        if self.opencl.device.profile.device_class == DeviceClass::Software {
             return Ok(());
         }
         let data = launched.attached.iter().filter_map(|(_, attached)| match attached {
@@ -466,7 +471,7 @@ impl<'a> Session<'a> {
                 .and_then(|()| enqueue_unmap_mem_object(self.queue().0, memory.0, mapped, 0, none))
             };
             done.map(|event| drop(Event(event)))
-                .map_err(|code| failed(self.core.id, "mapping a buffer", code))?;
+                .map_err(|code| failed(self.opencl.id, "mapping a buffer", code))?;
         }
         self.wait()
     }
@@ -478,7 +483,7 @@ impl<'a> Session<'a> {
         limit: Option<Duration>,
     ) -> Result<(), BackendError> {
         let timeout =
-            || BackendError::Timeout { backend: self.core.id.into(), limit: limit.unwrap_or_default() };
+            || BackendError::Timeout { backend: self.opencl.id.into(), limit: limit.unwrap_or_default() };
         if launched.late {
             return Err(timeout());
         }
@@ -497,11 +502,11 @@ impl<'a> Session<'a> {
     pub(crate) fn release(&self, launched: Launched<'_>) {
         for (_, attached) in launched.attached {
             if let Attached::Copied { pooled, .. } = attached {
-                self.core.pool.put(pooled);
+                self.opencl.pool.put(pooled);
             }
         }
         if let Some(Control { memory: ControlMemory::Copied(pooled), .. }) = launched.control {
-            self.core.pool.put(pooled);
+            self.opencl.pool.put(pooled);
         }
     }
 }
@@ -512,7 +517,7 @@ impl Drop for Session<'_> {
         // After an error, commands can still be running on memory that the caller is about to take
         // back. A queue that cannot be waited for is not reused.
         if finish(queue.0).is_ok() {
-            self.core.put_queue(queue, self.timing);
+            self.opencl.put_queue(queue, self.timing);
             self.variant.code.put_entries(entries);
         }
     }

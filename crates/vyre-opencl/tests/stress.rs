@@ -2,7 +2,7 @@
 //! crash the process. `cargo xtask long driver-stress` does the same for minutes.
 
 use std::sync::Arc;
-use vyre_conform::stress::{self, Length};
+use vyre_conform::stress::{self, StressLength};
 use vyre_driver::{BackendError, VyreBackend};
 use vyre_opencl::OpenCl;
 
@@ -13,6 +13,6 @@ fn threads_compile_run_drop_and_reopen() -> Result<(), BackendError> {
         return Ok(());
     }
     let open = || OpenCl::new().map(|opencl| Arc::new(opencl) as Arc<dyn VyreBackend>);
-    println!("opencl: {}", stress::run(&open, Length::of_environment(2))?);
+    println!("opencl: {}", stress::run(&open, StressLength::of_environment(2))?);
     Ok(())
 }

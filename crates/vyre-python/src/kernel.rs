@@ -4,7 +4,7 @@ use crate::errors;
 use crate::outputs::Sizing;
 use crate::parameter::{self, Parameter};
 use crate::report::Report;
-use crate::run::{self, All, Given, INLINE, KeywordOptions, Pace};
+use crate::run::{self, All, Given, INLINE, KeywordOptions, LastCall};
 use crate::runtime;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -36,7 +36,7 @@ pub(crate) struct PythonKernel {
     /// Maximum number of parameters that a caller can pass.
     most: usize,
     routine: OnceLock<Routine>,
-    pace: Pace,
+    last_call: LastCall,
 }
 
 type Objects<'py> = SmallVec<[Option<Bound<'py, PyAny>>; INLINE]>;
@@ -210,8 +210,9 @@ impl PythonKernel {
             given = kernel.complete(py, &mut objects, options)?;
         }
         run::disjoint(py, &kernel.parameters, &given, &kernel.title)?;
-        let report = run::run(py, routine.call(), (&kernel.parameters, &mut given), options, &kernel.pace)
-            .map_err(|error| errors::call(py, &error, Some(slf.as_any())))?;
+        let report =
+            run::run(py, routine.call(), (&kernel.parameters, &mut given), options, &kernel.last_call)
+                .map_err(|error| errors::call(py, &error, Some(slf.as_any())))?;
         Ok((kernel.results_of(py, objects)?, report))
     }
 
@@ -275,7 +276,7 @@ impl PythonKernel {
             results: parameters.iter().filter(|parameter| parameter.is_result()).count(),
             most: parameters.iter().filter(|parameter| parameter.is_given()).count(),
             routine: OnceLock::new(),
-            pace: Pace::unknown(),
+            last_call: LastCall::unknown(),
             text,
             kernel,
             parameters,

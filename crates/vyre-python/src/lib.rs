@@ -8,9 +8,9 @@
 
 mod arrays;
 mod element;
+mod engines;
 mod errors;
 mod exact;
-mod fleet;
 mod kernel;
 mod memory;
 mod number;
@@ -47,9 +47,9 @@ fn _vyre(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<resident::Resident>()?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(set_command, module)?)?;
-    module.add_function(wrap_pyfunction!(fleet::bundle, module)?)?;
-    module.add_function(wrap_pyfunction!(fleet::certified, module)?)?;
-    module.add_function(wrap_pyfunction!(fleet::elementwise_proof, module)?)?;
+    module.add_function(wrap_pyfunction!(engines::bundle, module)?)?;
+    module.add_function(wrap_pyfunction!(engines::certified, module)?)?;
+    module.add_function(wrap_pyfunction!(engines::elementwise_proof, module)?)?;
     module.add_function(wrap_pyfunction!(ops::op, module)?)?;
     module.add_function(wrap_pyfunction!(ops::table, module)?)?;
     module.add_function(wrap_pyfunction!(signatures::signatures, module)?)?;

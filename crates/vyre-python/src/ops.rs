@@ -7,7 +7,7 @@ use crate::errors;
 use crate::kernel::seconds;
 use crate::parameter::Parameter;
 use crate::report::Report;
-use crate::run::{self, All, Given, KeywordOptions, Pace};
+use crate::run::{self, All, Given, KeywordOptions, LastCall};
 use crate::runtime;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -151,7 +151,7 @@ fn key(case: Case) -> Key {
 struct Loaded {
     routine: OpRoutine,
     parameters: Vec<Parameter>,
-    pace: Pace,
+    last_call: LastCall,
 }
 
 type Table = HashMap<(&'static str, Case), Arc<Loaded>>;
@@ -172,7 +172,7 @@ fn load(py: Python<'_>, op: &'static Op, case: Case) -> PyResult<Arc<Loaded>> {
         make(name, element.unwrap_or(case.element))
     };
     let parameters = op.parameters.iter().map(parameter).collect();
-    let loaded = Arc::new(Loaded { routine, parameters, pace: Pace::unknown() });
+    let loaded = Arc::new(Loaded { routine, parameters, last_call: LastCall::unknown() });
     table.insert((op.name, case), loaded.clone());
     Ok(loaded)
 }
@@ -210,7 +210,7 @@ pub(crate) fn op<'py>(
     let timeout = timeout.map(|limit| seconds(py, limit)).transpose()?;
     let options = KeywordOptions { on, timeout, ..KeywordOptions::default() };
     let (call, memory) = (loaded.routine.call(size as usize), (&loaded.parameters[..], &mut given));
-    let report = run::run(py, call, memory, &options, &loaded.pace);
+    let report = run::run(py, call, memory, &options, &loaded.last_call);
     report.map(Report).map_err(|error| errors::call(py, &error, None))
 }
 

@@ -180,25 +180,25 @@ impl KeywordOptions {
 }
 
 /// Duration and size of a kernel's last call, from which that of the next is estimated.
-pub(crate) struct Pace {
+pub(crate) struct LastCall {
     nanoseconds: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Pace {
+impl LastCall {
     /// Duration from which a call releases the interpreter lock, in nanoseconds. Releasing and
     /// retaking an uncontended lock takes about 60 ns, less than one percent of such a call, and
     /// lets other threads run.
     const WORTH_LETTING_GO: u64 = 10_000;
 
     /// Unknown, as before the first call, which compiles.
-    pub(crate) fn unknown() -> Pace {
-        Pace { nanoseconds: AtomicU64::new(u64::MAX), bytes: AtomicU64::new(1) }
+    pub(crate) fn unknown() -> LastCall {
+        LastCall { nanoseconds: AtomicU64::new(u64::MAX), bytes: AtomicU64::new(1) }
     }
 
     fn is_long(&self, bytes: u64) -> bool {
         let (took, before) = (self.nanoseconds.load(Relaxed), self.bytes.load(Relaxed));
-        took.saturating_mul((bytes / before.max(1)).max(1)) >= Pace::WORTH_LETTING_GO
+        took.saturating_mul((bytes / before.max(1)).max(1)) >= LastCall::WORTH_LETTING_GO
     }
 
     fn learn(&self, bytes: u64, report: &Report) {
@@ -213,17 +213,17 @@ pub(crate) fn run<'a>(
     call: Call<'a>,
     (parameters, given): (&[Parameter], &'a mut All<'_>),
     options: &'a KeywordOptions,
-    pace: &Pace,
+    last_call: &LastCall,
 ) -> Result<Report, BackendError> {
     let bytes = given.iter().map(|given| given.len() as u64).sum();
     let mut call = options.lay(call);
     for (parameter, given) in parameters.iter().zip(given.iter_mut()) {
         call = call.bind(&parameter.name, given.argument(parameter));
     }
-    let report = match options.timeout.is_some() || pace.is_long(bytes) {
+    let report = match options.timeout.is_some() || last_call.is_long(bytes) {
         true => py.detach(|| call.run()),
         false => call.run(),
     }?;
-    pace.learn(bytes, &report);
+    last_call.learn(bytes, &report);
     Ok(report)
 }

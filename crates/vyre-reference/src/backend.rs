@@ -5,7 +5,7 @@
 //! configuration, so that it can be compared with devices of any subgroup size.
 
 use crate::memory::Budget;
-use crate::{Bound, Dispatch, RunError, RunOptions};
+use crate::{BoundBytes, Dispatch, RunError, RunOptions};
 use std::sync::LazyLock;
 use std::time::Duration;
 use vyre_driver::native::{
@@ -107,12 +107,12 @@ impl NativeDevice for Interpreter {
         };
         let bound =
             job.arguments.iter_mut().map(BoundArgument::take).filter_map(|argument| match argument.memory {
-                Memory::Read(bytes) => Some(Bound::Read(bytes)),
+                Memory::Read(bytes) => Some(BoundBytes::Read(bytes)),
                 Memory::Write(bytes) => {
                     // The oracle does not rely on a proof that everything is written.
                     let start = if argument.start == Start::Anything { Start::Zero } else { argument.start };
                     start.apply(bytes);
-                    Some(Bound::Write(bytes))
+                    Some(BoundBytes::Write(bytes))
                 }
                 Memory::Resident(()) | Memory::ResidentMut(()) => None,
             });

@@ -1,7 +1,7 @@
 //! The executable semantics of vyre: an interpreter that every backend is compared with.
 //!
 //! [`run`] executes a checked kernel on the caller's bytes, exactly as `docs/semantics.md`
-//! specifies. Data flows through `code` (the kernel flattened to instructions), `machine`
+//! specifies. Data flows through `code` (the kernel flattened to instructions), `running_dispatch`
 //! (invocations, barriers, workgroups), `memory` (elements and the out-of-range rules) and
 //! `subgroup` (exchange between lanes). Optionally the sanitizer watches every access and reports
 //! data races and other faults. `order` decides the schedule.
@@ -14,23 +14,23 @@
 mod backend;
 mod code;
 mod error;
-mod machine;
 mod memory;
 mod options;
 mod order;
+mod running_dispatch;
 mod sanitizer;
 mod subgroup;
 
 pub use backend::{BACKEND_ID, CpuRef};
 pub use error::RunError;
-pub use memory::Bound;
+pub use memory::BoundBytes;
 pub use options::{Evaluator, MAX_SUBGROUP_SIZE, RunOptions};
 pub use order::Order;
-pub use sanitizer::{Access, Action, Fault, FaultReport};
+pub use sanitizer::{Action, FaultAccess, FaultKind, FaultReport};
 
 use code::FlatKernel;
-use machine::Machine;
 use memory::{Budget, Buffers};
+use running_dispatch::RunningDispatch;
 use sanitizer::Sanitizer;
 use std::time::Instant;
 use vyre_foundation::ir::Program;
@@ -83,8 +83,8 @@ pub fn run(kernel: &Kernel, inputs: &[&[u8]], options: &RunOptions) -> Result<Ru
         memory.push((input, own));
     }
     let bound = memory.iter_mut().map(|(input, own)| match own {
-        Some(own) => Bound::Write(own),
-        None => Bound::Read(input.copied().unwrap_or_default()),
+        Some(own) => BoundBytes::Write(own),
+        None => BoundBytes::Read(input.copied().unwrap_or_default()),
     });
     let bound = bound.collect();
     let done = Dispatch { kernel, launch: &launch, options, budget }.execute(bound)?;
@@ -138,27 +138,31 @@ const MOST_MESSAGES: u32 = 1 << 20;
 ///
 /// ```
 /// use vyre_foundation::ir::{BufferDecl, DataType, Expr, Node, Program};
-/// use vyre_reference::{Bound, RunOptions, run_bound};
+/// use vyre_reference::{BoundBytes, RunOptions, run_bound};
 /// let y = BufferDecl::read_write("y", 0, DataType::U8);
 /// let i = || Expr::invocation_id(0);
 /// let body = vec![Node::store("y", i(), Expr::load("y", i()) + Expr::u32(1))];
 /// let kernel = Program::wrapped(vec![y], [64, 1, 1], body).validate()?;
 /// let mut bytes = [1, 255];
-/// run_bound(&kernel, vec![Bound::Write(&mut bytes)], &RunOptions::default())?;
+/// run_bound(&kernel, vec![BoundBytes::Write(&mut bytes)], &RunOptions::default())?;
 /// assert_eq!(bytes, [2, 0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn run_bound(kernel: &Kernel, mut bound: Vec<Bound<'_>>, options: &RunOptions) -> Result<Run, RunError> {
+pub fn run_bound(
+    kernel: &Kernel,
+    mut bound: Vec<BoundBytes<'_>>,
+    options: &RunOptions,
+) -> Result<Run, RunError> {
     let arguments: Vec<LaunchArgument<'_>> = bound.iter().map(|memory| memory.bytes().into()).collect();
     let launch = Launch::from_bound(kernel, &arguments, options.overrides).map_err(RunError::Launch)?;
     for (id, memory) in kernel.bound_buffers().into_iter().zip(&mut bound) {
         let decl = &kernel.buffer(id).decl;
         match memory {
-            Bound::Write(bytes) if decl.access == vyre_foundation::ir::Access::Output => bytes.fill(0),
-            Bound::Read(_) if decl.access.is_writable() => {
+            BoundBytes::Write(bytes) if decl.access == vyre_foundation::ir::Access::Output => bytes.fill(0),
+            BoundBytes::Read(_) if decl.access.is_writable() => {
                 return Err(RunError::NotWritable { buffer: decl.name.to_string() });
             }
-            Bound::Read(_) | Bound::Write(_) => {}
+            BoundBytes::Read(_) | BoundBytes::Write(_) => {}
         }
     }
     let budget = Budget::new(options.memory_limit);
@@ -174,18 +178,18 @@ struct Dispatch<'a> {
 }
 
 impl Dispatch<'_> {
-    fn execute(mut self, bound: Vec<Bound<'_>>) -> Result<Run, RunError> {
+    fn execute(mut self, bound: Vec<BoundBytes<'_>>) -> Result<Run, RunError> {
         let Dispatch { kernel, launch, options, .. } = self;
         if !(1..=MAX_SUBGROUP_SIZE).contains(&options.subgroup_size) {
             return Err(RunError::SubgroupSize(options.subgroup_size));
         }
         self.budget.take(kernel.needs.workgroup_bytes)?;
         let code = FlatKernel::new(kernel);
-        let mut by_declaration: Vec<Option<Bound<'_>>> = kernel.buffers.iter().map(|_| None).collect();
+        let mut by_declaration: Vec<Option<BoundBytes<'_>>> = kernel.buffers.iter().map(|_| None).collect();
         for (id, memory) in kernel.bound_buffers().into_iter().zip(bound) {
             by_declaration[id.index()] = Some(memory);
         }
-        let mut machine = Machine {
+        let mut dispatch = RunningDispatch {
             kernel,
             code: &code,
             launch,
@@ -197,9 +201,9 @@ impl Dispatch<'_> {
             steps: 0,
             epoch: 0,
         };
-        machine.run()?;
-        let reports = machine.sanitizer.map(|sanitizer| sanitizer.reports).unwrap_or_default();
-        Ok(Run { outputs: Vec::new(), steps: machine.steps, reports })
+        dispatch.run()?;
+        let reports = dispatch.sanitizer.map(|sanitizer| sanitizer.reports).unwrap_or_default();
+        Ok(Run { outputs: Vec::new(), steps: dispatch.steps, reports })
     }
 }
 
@@ -225,7 +229,7 @@ mod tests {
             Launch::from_inputs::<usize>(&body, &[], Overrides::default()).expect("it needs no inputs");
         let (options, budget, mut output) = (RunOptions::default(), Budget::new(1 << 20), [0; 4]);
         let dispatch = Dispatch { kernel: &body, launch: &launch, options: &options, budget };
-        let result = dispatch.execute(vec![Bound::Write(&mut output)]);
+        let result = dispatch.execute(vec![BoundBytes::Write(&mut output)]);
         assert_eq!(
             result.expect_err("it must not end well").to_string(),
             "divergent barrier or subgroup op in kernel `k`: wait by invocation (2, 0, 0) at 3:1, against end by \

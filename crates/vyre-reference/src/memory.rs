@@ -35,7 +35,7 @@ impl Budget {
 
 /// Caller memory bound to one buffer; need not be aligned.
 #[derive(Debug)]
-pub enum Bound<'a> {
+pub enum BoundBytes<'a> {
     /// For `read` and `uniform` buffers.
     Read(&'a [u8]),
     /// For `read_write` buffers, which keep their contents, and `output` buffers, which are zeroed
@@ -43,12 +43,12 @@ pub enum Bound<'a> {
     Write(&'a mut [u8]),
 }
 
-impl Bound<'_> {
+impl BoundBytes<'_> {
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Bound::Read(bytes) => bytes,
-            Bound::Write(bytes) => bytes,
+            BoundBytes::Read(bytes) => bytes,
+            BoundBytes::Write(bytes) => bytes,
         }
     }
 }
@@ -68,7 +68,7 @@ struct Buffer<'a> {
 
 #[derive(Debug)]
 enum Bytes<'a> {
-    Bound(Bound<'a>),
+    BoundBytes(BoundBytes<'a>),
     Group(Vec<u8>),
 }
 
@@ -78,12 +78,12 @@ impl<'a> Buffers<'a> {
     pub(crate) fn new(
         kernel: &KernelBody,
         lengths: &[u32],
-        bound: impl Iterator<Item = Option<Bound<'a>>>,
+        bound: impl Iterator<Item = Option<BoundBytes<'a>>>,
     ) -> Buffers<'a> {
         let buffers = kernel.buffers.iter().zip(lengths).zip(bound).map(|((buffer, &length), bound)| {
             let element = buffer.decl.element;
             let group_memory = || Bytes::Group(vec![0; length as usize * element.size()]);
-            Buffer { element, length, bytes: bound.map_or_else(group_memory, Bytes::Bound) }
+            Buffer { element, length, bytes: bound.map_or_else(group_memory, Bytes::BoundBytes) }
         });
         Buffers { buffers: buffers.collect() }
     }
@@ -106,7 +106,7 @@ impl<'a> Buffers<'a> {
     pub(crate) fn load(&self, id: BufferId, index: u32) -> Option<Value> {
         let buffer = &self.buffers[id.index()];
         let bytes = match &buffer.bytes {
-            Bytes::Bound(bound) => bound.bytes(),
+            Bytes::BoundBytes(bound) => bound.bytes(),
             Bytes::Group(bytes) => bytes,
         };
         load_element(buffer.element, bytes, index)
@@ -116,9 +116,11 @@ impl<'a> Buffers<'a> {
     pub(crate) fn store(&mut self, id: BufferId, index: u32, value: Value) -> bool {
         let buffer = &mut self.buffers[id.index()];
         let bytes = match &mut buffer.bytes {
-            Bytes::Bound(Bound::Write(bytes)) => bytes,
+            Bytes::BoundBytes(BoundBytes::Write(bytes)) => bytes,
             Bytes::Group(bytes) => &mut **bytes,
-            Bytes::Bound(Bound::Read(_)) => unreachable!("validated: only writable buffers are stored to"),
+            Bytes::BoundBytes(BoundBytes::Read(_)) => {
+                unreachable!("validated: only writable buffers are stored to")
+            }
         };
         store_element(buffer.element, bytes, index, value)
     }

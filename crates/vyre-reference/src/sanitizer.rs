@@ -20,7 +20,7 @@ use vyre_foundation::kernel::{BufferId, KernelBody, Place};
 
 /// The kind of fault in a [`FaultReport`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Fault {
+pub enum FaultKind {
     /// Two unordered accesses to one element, at least one of them a write, not both atomic.
     Race,
     /// An access outside its buffer or array.
@@ -34,14 +34,14 @@ pub enum Fault {
     Divergence,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Fault::Race => "data race",
-            Fault::OutOfRange => "out-of-range access",
-            Fault::WrongProof => "out-of-range access that was proved in range",
-            Fault::Unwritten => "load of workgroup memory that was never written",
-            Fault::Divergence => "divergent barrier or subgroup op",
+            FaultKind::Race => "data race",
+            FaultKind::OutOfRange => "out-of-range access",
+            FaultKind::WrongProof => "out-of-range access that was proved in range",
+            FaultKind::Unwritten => "load of workgroup memory that was never written",
+            FaultKind::Divergence => "divergent barrier or subgroup op",
         })
     }
 }
@@ -78,7 +78,7 @@ impl fmt::Display for Action {
 
 /// One invocation's part in a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct FaultAccess {
     /// What it did.
     pub action: Action,
     /// The invocation's id in the grid.
@@ -90,7 +90,7 @@ pub struct Access {
     pub instruction: usize,
 }
 
-impl fmt::Display for Access {
+impl fmt::Display for FaultAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [x, y, z] = self.invocation;
         write!(f, "{} by invocation ({x}, {y}, {z}) ", self.action)?;
@@ -105,15 +105,15 @@ impl fmt::Display for Access {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultReport {
     /// The kind of fault.
-    pub fault: Fault,
+    pub fault: FaultKind,
     /// The kernel's name.
     pub kernel: String,
     /// Name of the buffer or array and index of the element, if the fault concerns one.
     pub element: Option<(String, u32)>,
     /// The access that revealed the fault.
-    pub access: Access,
+    pub access: FaultAccess,
     /// The earlier access that it conflicts with.
-    pub other: Option<Access>,
+    pub other: Option<FaultAccess>,
 }
 
 impl fmt::Display for FaultReport {
@@ -136,7 +136,7 @@ const MAX_REPORTS: usize = 64;
 
 /// One access as recorded in shadow memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Touch {
+pub(crate) struct RecordedAccess {
     pub(crate) action: Action,
     /// Index of the workgroup in the grid.
     pub(crate) group: u64,
@@ -146,9 +146,9 @@ pub(crate) struct Touch {
     pub(crate) instruction: usize,
 }
 
-impl Touch {
+impl RecordedAccess {
     /// Whether no barrier or program order separates the two.
-    fn is_unordered_with(&self, other: &Touch) -> bool {
+    fn is_unordered_with(&self, other: &RecordedAccess) -> bool {
         self.group != other.group || (self.epoch == other.epoch && self.invocation != other.invocation)
     }
 }
@@ -166,17 +166,17 @@ pub(crate) struct AccessTarget {
 #[derive(Clone, Copy, Debug, Default)]
 struct Remembered {
     /// From a workgroup that ran before that of `latest`.
-    earlier: Option<Touch>,
+    earlier: Option<RecordedAccess>,
     /// From one workgroup and epoch, by two invocations.
-    latest: [Option<Touch>; 2],
+    latest: [Option<RecordedAccess>; 2],
 }
 
 impl Remembered {
-    fn conflict(&self, touch: &Touch) -> Option<Touch> {
+    fn conflict(&self, touch: &RecordedAccess) -> Option<RecordedAccess> {
         self.latest.into_iter().chain([self.earlier]).flatten().find(|old| old.is_unordered_with(touch))
     }
 
-    fn remember(&mut self, touch: Touch) {
+    fn remember(&mut self, touch: RecordedAccess) {
         match self.latest {
             [Some(first), _] if first.group != touch.group => {
                 *self = Remembered { earlier: Some(first), latest: [Some(touch), None] };
@@ -201,7 +201,7 @@ struct Shadow {
 }
 
 impl Shadow {
-    fn conflict(&self, touch: &Touch) -> Option<Touch> {
+    fn conflict(&self, touch: &RecordedAccess) -> Option<RecordedAccess> {
         let against: &[&Remembered] = match touch.action {
             Action::Load => &[&self.stores, &self.atomics],
             Action::Store => &[&self.stores, &self.atomics, &self.atomic_loads, &self.loads],
@@ -212,7 +212,7 @@ impl Shadow {
         against.iter().find_map(|remembered| remembered.conflict(touch))
     }
 
-    fn remember(&mut self, touch: Touch) {
+    fn remember(&mut self, touch: RecordedAccess) {
         match touch.action {
             Action::Load => self.loads.remember(touch),
             Action::Store => self.stores.remember(touch),
@@ -238,7 +238,7 @@ pub(crate) struct Sanitizer<'a> {
     storage: HashMap<(BufferId, u32), Shadow>,
     workgroup: HashMap<(BufferId, u32), Shadow>,
     /// Faults already reported: one report per kind and pair of instructions, the first to occur.
-    reported: HashSet<(Fault, usize, Option<usize>)>,
+    reported: HashSet<(FaultKind, usize, Option<usize>)>,
     pub(crate) reports: Vec<FaultReport>,
 }
 
@@ -265,13 +265,13 @@ impl<'a> Sanitizer<'a> {
     }
 
     /// Records an out-of-range access.
-    pub(crate) fn out_of_range(&mut self, target: AccessTarget, touch: Touch) {
-        let fault = if target.in_bounds { Fault::WrongProof } else { Fault::OutOfRange };
+    pub(crate) fn out_of_range(&mut self, target: AccessTarget, touch: RecordedAccess) {
+        let fault = if target.in_bounds { FaultKind::WrongProof } else { FaultKind::OutOfRange };
         self.tell(Finding { fault, target: Some(target), touch, other: None });
     }
 
     /// Records an in-range access to a buffer.
-    pub(crate) fn touch(&mut self, buffer: BufferId, target: AccessTarget, touch: Touch) {
+    pub(crate) fn touch(&mut self, buffer: BufferId, target: AccessTarget, touch: RecordedAccess) {
         let access = self.kernel.buffer(buffer).decl.access;
         if !access.is_writable() {
             return;
@@ -284,10 +284,10 @@ impl<'a> Sanitizer<'a> {
         let conflict = shadow.conflict(&touch);
         shadow.remember(touch);
         if unwritten {
-            self.tell(Finding { fault: Fault::Unwritten, target: Some(target), touch, other: None });
+            self.tell(Finding { fault: FaultKind::Unwritten, target: Some(target), touch, other: None });
         }
         if conflict.is_some() {
-            self.tell(Finding { fault: Fault::Race, target: Some(target), touch, other: conflict });
+            self.tell(Finding { fault: FaultKind::Race, target: Some(target), touch, other: conflict });
         }
     }
 
@@ -301,13 +301,13 @@ impl<'a> Sanitizer<'a> {
     }
 }
 
-/// A fault in terms of the machine.
+/// A fault in terms of the flattened kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finding {
-    pub(crate) fault: Fault,
+    pub(crate) fault: FaultKind,
     pub(crate) target: Option<AccessTarget>,
-    pub(crate) touch: Touch,
-    pub(crate) other: Option<Touch>,
+    pub(crate) touch: RecordedAccess,
+    pub(crate) other: Option<RecordedAccess>,
 }
 
 impl Finding {
@@ -321,7 +321,7 @@ impl Finding {
             let (source, span) = (kernel.source.as_deref()?, code.at[instruction]?);
             Some(line_column(source, span.start))
         };
-        let access = |touch: Touch| Access {
+        let access = |touch: RecordedAccess| FaultAccess {
             action: touch.action,
             invocation: touch.invocation,
             position: position(touch.instruction),

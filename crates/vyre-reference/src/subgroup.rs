@@ -49,7 +49,7 @@ fn inclusive(combine: Combine, lanes: &[[Value; 2]], evaluator: Evaluator) -> Ve
     let step = |[value, _]: &[Value; 2]| {
         let next = match so_far {
             None => *value,
-            Some(sum) => crate::machine::apply(evaluator, combine.op(), &[sum, *value]),
+            Some(sum) => crate::running_dispatch::apply(evaluator, combine.op(), &[sum, *value]),
         };
         so_far = Some(next);
         next

@@ -1,7 +1,7 @@
 //! Samples of matrix products.
 
 use crate::sample::{Agreement, Numbers, Sample, float_bytes, floats};
-use vyre::catalogue::matmul::{Multiply, Shape, Sizes, matmul, matmul_shaped};
+use vyre::catalogue::matmul::{MatmulShape, Multiply, Sizes, matmul, matmul_shaped};
 
 /// Sample of a product in the device's preferred shape.
 pub fn matmul_sample(sizes: Sizes) -> Sample {
@@ -9,7 +9,7 @@ pub fn matmul_sample(sizes: Sizes) -> Sample {
 }
 
 /// Sample of a product, in a given shape or in the device's.
-fn sample(sizes: Sizes, forced: Option<(Multiply, Shape)>) -> Sample {
+fn sample(sizes: Sizes, forced: Option<(Multiply, MatmulShape)>) -> Sample {
     let Sizes { rows, depth, columns } = sizes;
     let mut numbers = Numbers::new(21);
     let (left, right) = (numbers.floats(rows * depth, -1.0, 1.0), numbers.floats(depth * columns, -1.0, 1.0));
@@ -52,9 +52,9 @@ pub(crate) fn samples(length: u32) -> Vec<Sample> {
     ];
     let shapes = [
         None,
-        Some((Multiply::Fused, Shape::Panels { rows: 6, lanes: 8 })),
-        Some((Multiply::Separate, Shape::Tiles { side: 8, each: 2 })),
-        Some((Multiply::Separate, Shape::Tiles { side: 16, each: 1 })),
+        Some((Multiply::Fused, MatmulShape::Panels { rows: 6, lanes: 8 })),
+        Some((Multiply::Separate, MatmulShape::Tiles { side: 8, each: 2 })),
+        Some((Multiply::Separate, MatmulShape::Tiles { side: 16, each: 1 })),
     ];
     sizes.into_iter().flat_map(|sizes| shapes.map(|shape| sample(sizes, shape))).collect()
 }

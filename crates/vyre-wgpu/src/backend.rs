@@ -1,12 +1,12 @@
 //! The `wgpu` backend and its registration.
 
 use crate::compiled::{Compiled, Recipe};
-use crate::core::{Core, Identity};
 use crate::device::{Adapter, BACKEND_ID, adapters, known_traits};
 use crate::emit::FOLD;
 use crate::memory::Resident;
 use crate::run::{fold, named, run, run_all};
 use crate::self_test::{Findings, examine};
+use crate::wgpu_device::{Identity, WgpuDevice};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -83,13 +83,13 @@ fn device_names() -> Vec<String> {
 /// ```
 #[derive(Debug)]
 pub struct Wgpu {
-    native: Native<Core>,
+    native: Native<WgpuDevice>,
 }
 
 impl NativeBackend for Wgpu {
-    type Device = Core;
+    type Device = WgpuDevice;
 
-    fn native(&self) -> &Native<Core> {
+    fn native(&self) -> &Native<WgpuDevice> {
         &self.native
     }
 }
@@ -125,11 +125,11 @@ impl Wgpu {
         let adapter = Arc::new(Adapter::new(adapter.clone()));
         let identity = identity((device, translation), &adapter)?;
         end_after_own_threads();
-        Ok(Wgpu::on(Core::new(adapter, &identity)))
+        Ok(Wgpu::on(WgpuDevice::new(adapter, &identity)))
     }
 
-    pub(crate) fn on(core: Core) -> Wgpu {
-        Wgpu { native: Native::new(core) }
+    pub(crate) fn on(gpu: WgpuDevice) -> Wgpu {
+        Wgpu { native: Native::new(gpu) }
     }
 }
 
@@ -160,7 +160,7 @@ fn identity(opened: (u32, Translation), adapter: &Arc<Adapter>) -> Result<Identi
     let findings = examine(adapter, features, known_traits(&adapter.info));
     let id = if device == 0 { BACKEND_ID } else { format!("{BACKEND_ID}:{device}").leak() };
     let profile = profile(id, adapter, &findings)?;
-    let identity = Identity { profile, traits: findings.traits, dialect: findings.dialect };
+    let identity = Identity { profile, traits: findings.traits, language: findings.language };
     known.insert(opened, identity);
     Ok(identity)
 }
@@ -225,7 +225,7 @@ fn profile(id: &'static str, adapter: &Adapter, findings: &Findings) -> Result<D
     })
 }
 
-impl NativeDevice for Core {
+impl NativeDevice for WgpuDevice {
     type Code = Compiled;
     type Memory = Resident;
 
@@ -283,7 +283,7 @@ impl NativeDevice for Core {
         if let Some(limit) = self.left_behind(kernel) {
             return Err(named(kernel, BackendError::Timeout { backend: self.id.into(), limit }));
         }
-        let recipe = Recipe { kernel, form, traits: &self.traits, dialect: self.dialect };
+        let recipe = Recipe { kernel, form, traits: &self.traits, language: self.language };
         Compiled::build(&self.adapter.device()?, &recipe).inspect_err(|error| {
             if let BackendError::Timeout { limit, .. } = error {
                 self.leave_behind(kernel, *limit);

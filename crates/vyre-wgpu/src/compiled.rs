@@ -5,7 +5,7 @@
 //! parameters, status, a readback buffer, and the bind group that names them. It is reused for
 //! dispatches of the same sizes, so a repeated dispatch creates no object but its command buffer.
 
-use crate::device::{BACKEND_ID, Device, Dialect};
+use crate::device::{BACKEND_ID, Device, ShaderLanguage};
 use crate::emit::{ENTRY, Layout, Traits, own_rounds};
 use crate::memory::{READBACK, STORAGE, UNIFORM, failed};
 use crate::shader::Shader;
@@ -42,7 +42,7 @@ pub(crate) struct Recipe<'a> {
     pub(crate) kernel: &'a Kernel,
     pub(crate) form: Form,
     pub(crate) traits: &'a Traits,
-    pub(crate) dialect: Dialect,
+    pub(crate) language: ShaderLanguage,
 }
 
 impl Compiled {
@@ -56,9 +56,9 @@ impl Compiled {
                 format!("the {storage} storage buffers of kernel `{name}` (at most {most} on its device)");
             return Err(BackendError::UnsupportedFeature { name, backend: BACKEND_ID.into() });
         }
-        let spirv = match recipe.dialect {
-            Dialect::StrictSpirv(controls) => Some(shader.spirv(controls)?),
-            Dialect::Module => None,
+        let spirv = match recipe.language {
+            ShaderLanguage::StrictSpirv(controls) => Some(shader.spirv(controls)?),
+            ShaderLanguage::Module => None,
         };
         let shader = Arc::new(shader);
         let made = {

@@ -32,7 +32,7 @@ const WANTED: wgpu::Features = wgpu::Features::SHADER_F64
 
 /// How shaders are passed to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub(crate) enum ShaderLanguage {
     /// SPIR-V written by vyre, decorated to be strict.
     StrictSpirv(FloatControls),
     /// Naga's module; its float arithmetic is up to wgpu and the driver.

@@ -10,7 +10,6 @@
 
 mod backend;
 mod compiled;
-mod core;
 mod device;
 mod driver_cache;
 mod emit;
@@ -19,6 +18,7 @@ mod run;
 mod self_test;
 mod shader;
 mod spirv;
+mod wgpu_device;
 
 pub use backend::{LINKED, Wgpu};
 pub use device::BACKEND_ID;

@@ -4,16 +4,16 @@
 //! is also one submission.
 
 use crate::compiled::{BindingSource, DispatchMemory, STATUS_BYTES};
-use crate::core::Core;
 use crate::device::Device;
 use crate::emit::{FOLD, TRAPPED, word};
 use crate::memory::{Resident, failed, write_padded};
+use crate::wgpu_device::WgpuDevice;
 use std::time::Duration;
 use vyre_driver::native::{BoundArgument, Failed, Job, Memory, Start};
 use vyre_driver::{BackendError, DeviceClass};
 use vyre_foundation::kernel::KernelBody;
 
-pub(crate) type WgpuJob<'a, 'm> = Job<'a, 'm, Core>;
+pub(crate) type WgpuJob<'a, 'm> = Job<'a, 'm, WgpuDevice>;
 
 /// An encoded dispatch.
 struct Encoded {
@@ -27,16 +27,16 @@ struct Encoded {
 }
 
 /// Runs one dispatch to completion.
-pub(crate) fn run(core: &Core, mut job: WgpuJob<'_, '_>) -> Result<Option<Duration>, BackendError> {
+pub(crate) fn run(gpu: &WgpuDevice, mut job: WgpuJob<'_, '_>) -> Result<Option<Duration>, BackendError> {
     let times = if job.timed { times(&job)? } else { None };
-    let mut encoded = submit(core, std::slice::from_ref(&job), times)?;
+    let mut encoded = submit(gpu, std::slice::from_ref(&job), times)?;
     let encoded = encoded.pop().ok_or_else(|| failed("nothing was encoded".into()))?;
     receive(&mut job, encoded)
 }
 
 /// Runs dispatches in one submission.
-pub(crate) fn run_all(core: &Core, mut jobs: Vec<WgpuJob<'_, '_>>) -> Result<(), Failed> {
-    let encoded = submit(core, &jobs, None).map_err(|error| Failed { done: 0, error })?;
+pub(crate) fn run_all(gpu: &WgpuDevice, mut jobs: Vec<WgpuJob<'_, '_>>) -> Result<(), Failed> {
+    let encoded = submit(gpu, &jobs, None).map_err(|error| Failed { done: 0, error })?;
     for (done, (job, encoded)) in jobs.iter_mut().zip(encoded).enumerate() {
         receive(job, encoded).map_err(|error| Failed { done, error })?;
     }
@@ -51,11 +51,15 @@ fn times(job: &WgpuJob<'_, '_>) -> Result<Option<Times>, BackendError> {
 }
 
 /// Encodes dispatches, submits them together and waits for completion.
-fn submit(core: &Core, jobs: &[WgpuJob<'_, '_>], times: Option<Times>) -> Result<Vec<Encoded>, BackendError> {
+fn submit(
+    gpu: &WgpuDevice,
+    jobs: &[WgpuJob<'_, '_>],
+    times: Option<Times>,
+) -> Result<Vec<Encoded>, BackendError> {
     let Some(first) = jobs.first() else { return Ok(Vec::new()) };
     let code = &first.variant.code;
     let device = &*code.device;
-    jobs.iter().try_for_each(|job| check(core, job))?;
+    jobs.iter().try_for_each(|job| check(gpu, job))?;
     let named = |error| named(&first.variant.kernel, error);
     let bytes = jobs.iter().flat_map(|job| job.arguments.iter()).map(|argument| argument.bytes as u64).sum();
     let submitted = device.watch(|| {
@@ -80,40 +84,40 @@ const MOST_TIMED_GROUPS: u128 = 1 << 22;
 
 /// Refuses a grid with a deadline that would keep a software adapter busy long past it: a running
 /// dispatch cannot be stopped, and an abandoned one takes processors from everything that follows.
-fn check_groups(core: &Core, job: &WgpuJob<'_, '_>) -> Result<(), BackendError> {
+fn check_groups(gpu: &WgpuDevice, job: &WgpuJob<'_, '_>) -> Result<(), BackendError> {
     let grid = job.launch.grid;
     let groups: u128 = grid.iter().map(|&groups| u128::from(groups)).product();
-    let software = core.profile.device_class == DeviceClass::Software;
+    let software = gpu.profile.device_class == DeviceClass::Software;
     if groups <= MOST_TIMED_GROUPS || !software || job.config.timeout.is_none() {
         return Ok(());
     }
-    Err(core.unsupported(format!(
+    Err(gpu.unsupported(format!(
         "a grid of {grid:?} workgroups under a deadline (at most {MOST_TIMED_GROUPS} in all on its device)"
     )))
 }
 
 /// Refuses buffers that are too large, buffers of a lost device, and loops that could exceed the
 /// driver's iteration limit: the driver would end them early and continue.
-fn check(core: &Core, job: &WgpuJob<'_, '_>) -> Result<(), BackendError> {
+fn check(gpu: &WgpuDevice, job: &WgpuJob<'_, '_>) -> Result<(), BackendError> {
     let (code, kernel) = (&job.variant.code, &*job.variant.kernel);
-    check_groups(core, job)?;
+    check_groups(gpu, job)?;
     let most = code.device.limits.max_storage_buffer_binding_size;
     for argument in job.arguments.iter() {
         if argument.bytes as u64 > most {
             let (name, bytes) = (&kernel.buffer(argument.buffer).decl.name, argument.bytes);
             let name = format!("the {bytes} bytes of buffer `{name}` (at most {most} on its device)");
-            return Err(core.unsupported(name));
+            return Err(gpu.unsupported(name));
         }
         resident(argument).map_or(Ok(()), |resident| resident.device.check())?;
     }
     let Some(most) = code.most_rounds.filter(|_| !job.launch.grid.contains(&0)) else { return Ok(()) };
-    match job.launch.iteration_bound(kernel, &mut |id, index| job.element(core, id, index)) {
+    match job.launch.iteration_bound(kernel, &mut |id, index| job.element(gpu, id, index)) {
         Some(bound) if bound <= most => Ok(()),
-        Some(_) | None => Err(core.unsupported(format!(
+        Some(_) | None => Err(gpu.unsupported(format!(
             "the loops of kernel `{}`: its driver ends an invocation's loops after {} rounds in all, and these are \
              not proved to take fewer",
             kernel.display_name(),
-            core.traits.loop_limit.unwrap_or_default()
+            gpu.traits.loop_limit.unwrap_or_default()
         ))),
     }
 }

@@ -8,10 +8,10 @@
 //! known, and so is whether the driver mistakes integers for floats.
 
 use crate::backend::Wgpu;
-use crate::core::{Core, Identity};
-use crate::device::{Adapter, BACKEND_ID, Dialect};
+use crate::device::{Adapter, BACKEND_ID, ShaderLanguage};
 use crate::emit::Traits;
 use crate::spirv::FloatControls;
+use crate::wgpu_device::{Identity, WgpuDevice};
 use std::sync::Arc;
 use vyre_driver::{BackendError, DeviceClass, DeviceProfile, DispatchConfig, FloatDepartures, VyreBackend};
 use vyre_foundation::ir::Program;
@@ -22,48 +22,53 @@ use vyre_foundation::types::Value;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Findings {
     pub(crate) traits: Traits,
-    pub(crate) dialect: Dialect,
+    pub(crate) language: ShaderLanguage,
     pub(crate) strict: bool,
     pub(crate) departures: FloatDepartures,
 }
 
 /// Examines the device of an adapter, trying its dialects from the strictest on.
 pub(crate) fn examine(adapter: &Arc<Adapter>, features: wgpu::Features, traits: Traits) -> Findings {
-    let dialects: &[Dialect] = if features.contains(wgpu::Features::PASSTHROUGH_SHADERS)
+    let languages: &[ShaderLanguage] = if features.contains(wgpu::Features::PASSTHROUGH_SHADERS)
         && adapter.info.backend == wgpu::Backend::Vulkan
     {
         &[
-            Dialect::StrictSpirv(FloatControls::Requested),
-            Dialect::StrictSpirv(FloatControls::Absent),
-            Dialect::Module,
+            ShaderLanguage::StrictSpirv(FloatControls::Requested),
+            ShaderLanguage::StrictSpirv(FloatControls::Absent),
+            ShaderLanguage::Module,
         ]
     } else {
-        &[Dialect::Module]
+        &[ShaderLanguage::Module]
     };
     let has_f64 = features.contains(wgpu::Features::SHADER_F64 | wgpu::Features::SHADER_INT64);
-    let bench =
-        |dialect: Dialect, traits: Traits| Bench { adapter: adapter.clone(), has_f64, dialect, traits };
-    let mut best = Findings { traits, dialect: Dialect::Module, strict: false, departures: EVERYTHING };
-    for &dialect in dialects {
-        let traits = Traits { rewrites_floats: dialect == Dialect::Module, ..traits };
-        let mut departures = bench(dialect, traits).departures(ROWS);
+    let bench = |language: ShaderLanguage, traits: Traits| Bench {
+        adapter: adapter.clone(),
+        has_f64,
+        language,
+        traits,
+    };
+    let mut best =
+        Findings { traits, language: ShaderLanguage::Module, strict: false, departures: EVERYTHING };
+    for &language in languages {
+        let traits = Traits { rewrites_floats: language == ShaderLanguage::Module, ..traits };
+        let mut departures = bench(language, traits).departures(ROWS);
         // Nothing prevents a driver from rewriting a module that wgpu translates, even if these
         // rows agree.
-        departures.contracts |= dialect == Dialect::Module;
+        departures.contracts |= language == ShaderLanguage::Module;
         if departures == FloatDepartures::default() {
-            best = Findings { traits, dialect, strict: true, departures };
+            best = Findings { traits, language, strict: true, departures };
             break;
         }
         if best.departures == EVERYTHING {
-            best = Findings { traits, dialect, departures, ..best };
+            best = Findings { traits, language, departures, ..best };
         }
     }
     let fusing = Traits { fused_fma: true, ..best.traits };
-    if bench(best.dialect, fusing).departures(FUSED) == FloatDepartures::default() {
+    if bench(best.language, fusing).departures(FUSED) == FloatDepartures::default() {
         best.traits = fusing;
     }
-    best.traits.nesting_limit = bench(best.dialect, best.traits).nesting_limit();
-    best.traits.confuses_zeros |= bench(best.dialect, best.traits).confuses_zeros();
+    best.traits.nesting_limit = bench(best.language, best.traits).nesting_limit();
+    best.traits.confuses_zeros |= bench(best.language, best.traits).confuses_zeros();
     best
 }
 
@@ -122,7 +127,7 @@ fn minimum(a: f32, b: f32) -> f32 {
 struct Bench {
     adapter: Arc<Adapter>,
     has_f64: bool,
-    dialect: Dialect,
+    language: ShaderLanguage,
     traits: Traits,
 }
 
@@ -189,8 +194,8 @@ impl Bench {
             supports_int64: self.has_f64,
             ..DeviceProfile::conservative(BACKEND_ID)
         };
-        let identity = Identity { profile, traits: self.traits, dialect: self.dialect };
-        let device = Wgpu::on(Core::new(self.adapter.clone(), &identity));
+        let identity = Identity { profile, traits: self.traits, language: self.language };
+        let device = Wgpu::on(WgpuDevice::new(self.adapter.clone(), &identity));
         let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
         let outputs = device.dispatch_borrowed(program, &inputs, &DispatchConfig::default())?;
         let words = outputs.iter().flat_map(|output| output.as_chunks::<4>().0);
@@ -288,7 +293,7 @@ mod tests {
             let bench = |confuses_zeros| Bench {
                 adapter: adapter.clone(),
                 has_f64: false,
-                dialect: Dialect::Module,
+                language: ShaderLanguage::Module,
                 traits: Traits { confuses_zeros, rewrites_floats: true, ..known },
             };
             assert_eq!(bench(false).confuses_zeros(), known.confuses_zeros);
@@ -303,7 +308,7 @@ mod tests {
             let adapter = Arc::new(Adapter::new(adapter.clone()));
             let known = known_traits(&adapter.info);
             let traits = Traits { nesting_limit: None, rewrites_floats: true, ..known };
-            let bench = Bench { adapter, has_f64: false, dialect: Dialect::Module, traits };
+            let bench = Bench { adapter, has_f64: false, language: ShaderLanguage::Module, traits };
             let found = bench.nesting_limit();
             assert_eq!(found.is_some(), known.nesting_limit.is_some(), "{found:?}");
             assert!(found <= known.nesting_limit, "{found:?}");

@@ -2,7 +2,7 @@
 //! crash the process. `cargo xtask long driver-stress` does the same for minutes.
 
 use std::sync::Arc;
-use vyre_conform::stress::{self, Length};
+use vyre_conform::stress::{self, StressLength};
 use vyre_driver::{BackendError, VyreBackend};
 use vyre_wgpu::Wgpu;
 
@@ -13,6 +13,6 @@ fn threads_compile_run_drop_and_reopen() -> Result<(), BackendError> {
         return Ok(());
     }
     let open = || Wgpu::new().map(|gpu| Arc::new(gpu) as Arc<dyn VyreBackend>);
-    println!("wgpu: {}", stress::run(&open, Length::of_environment(2))?);
+    println!("wgpu: {}", stress::run(&open, StressLength::of_environment(2))?);
     Ok(())
 }

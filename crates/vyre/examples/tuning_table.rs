@@ -3,7 +3,7 @@
 //! them: `-- wgpu opencl saxpy`; `explain` prints the reason for each winner.
 //!
 //! Each kernel is tuned several times from scratch; then the winner and the default are compared
-//! once more in pairs that played no part in the choice.
+//! again in pairs that played no part in the choice.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! A backend as a runtime holds it: not opened yet, open, or lost and reopened.
+//! A backend as a runtime holds it: not yet opened, open, or lost and reopened.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -8,9 +8,9 @@ use vyre_driver::{
     BackendError, DeviceProfile, Unfinished, VyreBackend, contain, next_backend_instance, registry, within,
 };
 
-/// How long a call waits for a lost device to reopen before it goes on without it. Selection waits
-/// as long for a backend to open. A hundred times what PoCL and lavapipe take to open (90 ms for
-/// both).
+/// How long a call waits for a lost device to reopen before it continues without it, and how long
+/// selection waits for a backend to open: a hundred times what opening PoCL and lavapipe takes (90
+/// ms for both).
 const REOPENING_LIMIT: Duration = Duration::from_secs(10);
 
 /// Placeholder profile of a backend not opened yet.

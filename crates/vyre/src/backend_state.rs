@@ -11,7 +11,8 @@ use std::time::Duration;
 use vyre_driver::tuner::{DefaultPolicy, Mode, Resizer, Shape};
 use vyre_driver::{CompiledPipeline, Schedule};
 
-/// Cool-down after a resize was tried: the duel takes time from calls.
+/// Cool-down after a resize was tried, since the duel takes time from calls. Chosen, not measured:
+/// each lost duel doubles it, so that it only limits the first few.
 const COOL_DOWN: Duration = Duration::from_secs(1);
 /// Maximum plans kept per op, by size; each keeps its intermediate buffers, which for a sort are as
 /// large as its inputs. Chosen, not measured.

@@ -7,14 +7,14 @@
 //! other.
 
 use crate::argument::Bound;
-use crate::core::{Core, Work};
+use crate::routine_core::{RoutineCore, Work};
 use vyre_driver::{DeviceClass, Fallback};
 use vyre_foundation::launch::{Launch, LaunchArgument, Overrides};
 
 /// Whether the calls of a batch run one after the other in place, rather than all at once on
 /// copies.
 pub(crate) fn runs_in_place(
-    core: &Core,
+    core: &RoutineCore,
     items: &[&mut [Bound<'_>]],
     class: DeviceClass,
     fallback: Fallback,
@@ -26,7 +26,7 @@ pub(crate) fn runs_in_place(
 }
 
 /// Whether the bound outputs have the lengths that follow from the inputs.
-fn is_sized_by_inputs(core: &Core, item: &[Bound<'_>]) -> bool {
+fn is_sized_by_inputs(core: &RoutineCore, item: &[Bound<'_>]) -> bool {
     let Work::Program { kernel, .. } = &core.work else { return false };
     let inputs: Vec<LaunchArgument<'_>> = core.inputs(item).map(|(_, memory)| memory.argument()).collect();
     let Ok(launch) = Launch::from_inputs(kernel, &inputs, Overrides::default()) else { return false };
@@ -35,6 +35,6 @@ fn is_sized_by_inputs(core: &Core, item: &[Bound<'_>]) -> bool {
 }
 
 /// The inputs of a call, in place.
-pub(crate) fn inputs_of<'m>(core: &'m Core, item: &'m [Bound<'_>]) -> Vec<&'m [u8]> {
+pub(crate) fn inputs_of<'m>(core: &'m RoutineCore, item: &'m [Bound<'_>]) -> Vec<&'m [u8]> {
     core.inputs(item).map(|(_, memory)| memory.bytes().unwrap_or_default()).collect()
 }

@@ -2,12 +2,12 @@
 //! faults reported at once.
 
 use crate::argument::{Argument, Bound, argument_fault};
-use crate::core::{Core, Work};
 use crate::dispatch;
 use crate::options::CallOptions;
 use crate::parameter::Parameter;
 use crate::pending::{Pending, Scope};
 use crate::report::Report;
+use crate::routine_core::{RoutineCore, Work};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use vyre_foundation::launch::{self, Launch};
 /// [`OpRoutine::call`](crate::OpRoutine::call).
 #[must_use = "a call does nothing until it is run"]
 pub struct Call<'a> {
-    core: &'a Arc<Core>,
+    core: &'a Arc<RoutineCore>,
     memory: BoundMemory<'a>,
     /// Number of buffers bound.
     bound: usize,
@@ -62,20 +62,21 @@ const _: () = assert!(size_of::<Call<'_>>() <= 96);
 #[derive(Default)]
 struct Faults {
     found: Vec<Diagnostic>,
-    /// Positions of buffers bound to something unfit, which are not reported as missing too.
+    /// Positions of buffers with an argument that does not fit; they are not also reported as
+    /// missing.
     misfits: Vec<usize>,
 }
 
 impl<'a> Call<'a> {
     // Inlined so that the call is written in place.
     #[inline]
-    pub(crate) fn new(core: &'a Arc<Core>, size: u32) -> Call<'a> {
+    pub(crate) fn new(core: &'a Arc<RoutineCore>, size: u32) -> Call<'a> {
         let options = CallOptions { size, ..CallOptions::default() };
         Call { core, memory: BoundMemory::new(core.parameters.len()), bound: 0, faults: None, options }
     }
 
     /// A call of an op at a size.
-    pub(crate) fn at(core: &'a Arc<Core>, size: usize) -> Call<'a> {
+    pub(crate) fn at(core: &'a Arc<RoutineCore>, size: usize) -> Call<'a> {
         match u32::try_from(size) {
             Ok(size) => Call::new(core, size),
             Err(_) => Call::new(core, 0).with_fault(argument_fault(format!(
@@ -295,12 +296,12 @@ impl<'a> Call<'a> {
     }
 
     /// Whether this is a call of that routine.
-    pub(crate) fn is_of(&self, core: &Arc<Core>) -> bool {
+    pub(crate) fn is_of(&self, core: &Arc<RoutineCore>) -> bool {
         Arc::ptr_eq(self.core, core)
     }
 
     /// The routine, its memory and the options.
-    pub(crate) fn parts(&mut self) -> (&Arc<Core>, &mut [Bound<'a>], &CallOptions<'a>) {
+    pub(crate) fn parts(&mut self) -> (&Arc<RoutineCore>, &mut [Bound<'a>], &CallOptions<'a>) {
         (self.core, &mut self.memory.0, &self.options)
     }
 
@@ -353,7 +354,7 @@ pub fn next_name<'a>(call: &Call<'a>) -> Option<&'a str> {
     call.core.parameters.get(call.bound).map(|parameter| &*parameter.name)
 }
 
-fn no_such_buffer(core: &Core, name: &str) -> Diagnostic {
+fn no_such_buffer(core: &RoutineCore, name: &str) -> Diagnostic {
     let names: Vec<&str> = core.parameters.iter().map(|parameter| &*parameter.name).collect();
     argument_fault(format!("{} has no buffer `{name}` to bind", core.title()))
         .help(format!("it has: {}", names.join(", ")))

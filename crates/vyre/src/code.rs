@@ -19,9 +19,9 @@ use crate::argument::Bound;
 use crate::backend_state::ReadyCode;
 use crate::background::{Copies, Purpose};
 use crate::catalogue::{Plan, Step};
-use crate::core::{Core, Pair, Work};
 use crate::inputs::example_bytes;
-use crate::meter::Counted;
+use crate::meter::StripeCounts;
+use crate::routine_core::{Pair, RoutineCore, Work};
 use crate::specialised::specialise;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,10 +35,11 @@ use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Schedule, with
 use vyre_foundation::ir::Program;
 use vyre_foundation::launch::LaunchArgument;
 
-/// A routine is hot once its calls have taken this long in total: enough to repay a second compile,
-/// and soon enough for a program that runs for a second.
+/// A routine is hot once its calls have taken this long in total: twenty times what compiling the
+/// median kernel takes on `cpu` (0.97 ms), and soon enough for a program that runs for a second.
 pub(crate) const HOT_NS: u64 = 20_000_000;
-/// Time that a thread's calls must accumulate before the routine's total is added up.
+/// Time that a thread's calls must accumulate before the routine's total is added up: the check of
+/// one thread's calls is then at most 5% of that late.
 const WORTH_ADDING_NS: u64 = HOT_NS / 20;
 /// Factor by which the time needed for the next try grows after each lost comparison: 20 ms, 0.3 s
 /// and 5 s, so that the tries are a falling share of the calls.
@@ -72,7 +73,7 @@ pub(crate) struct Observed {
     /// How long the device was idle before the call.
     pub(crate) idle_ns: u64,
     /// Counts up to and including the call.
-    pub(crate) counted: Counted,
+    pub(crate) counted: StripeCounts,
     /// The shape that it ran at, if not the program's own.
     pub(crate) tuned: Option<Shape>,
 }
@@ -127,19 +128,19 @@ pub(crate) fn base(at: Pair<'_>) -> Result<ReadyCode, BackendError> {
 }
 
 /// Cheap, unless the routine is known to be hot or its code cannot change later.
-fn first_schedule(core: &Core) -> Schedule {
+fn first_schedule(core: &RoutineCore) -> Schedule {
     let learns = core.shared.learns() && core.shared.recompiles;
     if !learns || heat(core) >= HOT_NS { Schedule::Expensive } else { Schedule::Cheap }
 }
 
 /// Total time of the hottest region's calls; `u64::MAX` if they are long.
-fn heat(core: &Core) -> u64 {
+fn heat(core: &RoutineCore) -> u64 {
     let hints = &core.shared.hints;
     let heat = |region: &str| if hints.is_hot(region) { u64::MAX } else { total(core, region) };
     core.meters.regions().map(heat).max().unwrap_or(0)
 }
 
-fn total(core: &Core, region: &str) -> u64 {
+fn total(core: &RoutineCore, region: &str) -> u64 {
     core.shared.hints.record_for(region).map_or(0, |record| record.kernel_ns_total)
 }
 
@@ -215,7 +216,8 @@ fn size_key(request: &CodeRequest<'_, '_, '_>) -> Option<(TunerProgramKey, [u32;
     (elements == request.elements).then_some((key, domain))
 }
 
-/// Copies of a call's inputs, if they are in host memory and fit beside the copies already kept.
+/// Copies of a call's inputs, if they are in host memory and the limit on copies leaves room for
+/// them.
 fn copies(request: &CodeRequest<'_, '_, '_>) -> Option<Copies> {
     let ([item], core) = (request.items, request.at.core) else { return None };
     let bytes = core.inputs(item).map(|(_, memory)| memory.len()).sum();
@@ -326,7 +328,7 @@ fn keep(tuner: &Tuner) {
 /// Periodic check whether to try other code.
 #[cold]
 pub(crate) fn consider(request: &CodeRequest<'_, '_, '_>, seen: &Observed) {
-    let Core { work, shared, .. } = &**request.at.core;
+    let RoutineCore { work, shared, .. } = &**request.at.core;
     // Only programs over their own domain are compared.
     let compared = matches!(work, Work::Program { .. }) && request.config.domain_override.is_none();
     if !compared || !shared.learns() {
@@ -504,7 +506,7 @@ fn later(at: Pair<'_>, work: impl FnOnce(Pair<'_>) + Send + 'static) {
 
 /// Pauses between two background runs: result checks go first, and while calls are made they get
 /// most of the machine's time.
-fn pause(core: &Core, took: Duration) -> Result<(), String> {
+fn pause(core: &RoutineCore, took: Duration) -> Result<(), String> {
     let jobs = &core.shared.background;
     jobs.let_checks_pass()?;
     if core.shared.is_called() {

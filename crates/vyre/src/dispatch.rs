@@ -18,11 +18,11 @@ use crate::background::Purpose;
 use crate::batch;
 use crate::catalogue::CompiledPlan;
 use crate::code::{self, CodeRequest, HOT_NS, Observed};
-use crate::core::{Core, Pair};
 use crate::first_run;
 use crate::held_buffers::{Bindings, HeldBuffers};
 use crate::options::CallOptions;
 use crate::report::{Attempt, Report};
+use crate::routine_core::{Pair, RoutineCore};
 use crate::shared::{CLOCK_LAG_NS, LONGEST_MEETING, nanoseconds};
 use crate::snapshot::Snapshot;
 use crate::verify;
@@ -39,7 +39,9 @@ use vyre_driver::tuner::Shape;
 use vyre_driver::{BackendError, CompiledPipeline, DispatchConfig, Fallback, contain_call, copy_out};
 
 /// Number of a thread's calls between checks whether a routine has become hot, and between timings
-/// on its device. A call longer than [`HEATING_CALL_NS`] is also followed by a check.
+/// on its device. A call longer than [`HEATING_CALL_NS`] is also followed by a check. Chosen, not
+/// measured: timing slows down one call in sixteen, and a routine is found to be hot at most
+/// sixteen short calls late.
 const HEAT_PERIOD: u64 = 16;
 const HEATING_CALL_NS: u64 = HOT_NS / HEAT_PERIOD;
 /// A call longer than this updates the router's coarse clock; of shorter ones, one in
@@ -52,7 +54,7 @@ const UNLIMITED: Duration = Duration::from_secs(3600);
 /// Runs checked calls in one go: a single call, or a batch. Each has one item per parameter, in
 /// binding order.
 pub(crate) fn run(
-    core: &Arc<Core>,
+    core: &Arc<RoutineCore>,
     items: &mut [&mut [Bound<'_>]],
     options: &CallOptions<'_>,
 ) -> Result<Report, BackendError> {
@@ -66,7 +68,7 @@ pub(crate) fn run(
 /// to `tracing`.
 #[cold]
 fn run_speaking(
-    core: &Arc<Core>,
+    core: &Arc<RoutineCore>,
     items: &mut [&mut [Bound<'_>]],
     options: &CallOptions<'_>,
 ) -> Result<Report, BackendError> {
@@ -80,7 +82,7 @@ fn run_speaking(
 
 #[inline]
 fn run_silent(
-    core: &Arc<Core>,
+    core: &Arc<RoutineCore>,
     items: &mut [&mut [Bound<'_>]],
     options: &CallOptions<'_>,
 ) -> Result<Report, BackendError> {
@@ -94,7 +96,7 @@ fn run_silent(
 /// no room for one.
 #[inline(never)]
 fn run_configured(
-    core: &Arc<Core>,
+    core: &Arc<RoutineCore>,
     items: &mut [&mut [Bound<'_>]],
     options: &CallOptions<'_>,
 ) -> Result<Report, BackendError> {
@@ -106,7 +108,7 @@ fn run_configured(
 }
 
 fn run_with(
-    core: &Arc<Core>,
+    core: &Arc<RoutineCore>,
     items: &mut [&mut [Bound<'_>]],
     options: &CallOptions<'_>,
     config: &DispatchConfig,
@@ -162,7 +164,7 @@ fn run_with(
 }
 
 /// Outcome of a launch.
-pub(crate) struct Launched {
+pub(crate) struct LaunchOutcome {
     pub(crate) elapsed: Duration,
     /// The kernel's time on the device, if it was measured.
     pub(crate) device: Option<Duration>,
@@ -172,7 +174,7 @@ pub(crate) struct Launched {
 
 /// Facts about a call that every part of the path needs, computed once.
 pub(crate) struct RoutedCall<'a> {
-    pub(crate) core: &'a Arc<Core>,
+    pub(crate) core: &'a Arc<RoutineCore>,
     pub(crate) routes: &'a ProgramRoutes,
     config: &'a DispatchConfig,
     options: &'a CallOptions<'a>,
@@ -188,7 +190,7 @@ pub(crate) struct RoutedCall<'a> {
 impl<'a> RoutedCall<'a> {
     #[inline(always)]
     pub(crate) fn new(
-        core: &'a Arc<Core>,
+        core: &'a Arc<RoutineCore>,
         items: &[&mut [Bound<'_>]],
         options: &'a CallOptions<'a>,
         config: &'a DispatchConfig,
@@ -305,7 +307,7 @@ impl<'a> RoutedCall<'a> {
         backend: &Arc<Backend>,
         route: Option<&Route>,
         items: &mut [&mut [Bound<'_>]],
-    ) -> Result<Launched, Box<Failure>> {
+    ) -> Result<LaunchOutcome, Box<Failure>> {
         let RoutedCall { core, fallback, .. } = *self;
         let shared = &core.shared;
         if backend.is_driven && shared.background.is_forked() {
@@ -362,11 +364,11 @@ impl<'a> RoutedCall<'a> {
         drop(held);
         let device = take_device_time();
         let background = route.and_then(|route| route.background);
-        let beside = match background.is_some() || fallback == Fallback::Allow {
-            true => outcome.and_then(|()| self.beside(backend, route, elapsed)),
+        let checked = match background.is_some() || fallback == Fallback::Allow {
+            true => outcome.and_then(|()| self.background_work(backend, route, elapsed)),
             false => outcome,
         };
-        if let Err(error) = beside {
+        if let Err(error) = checked {
             saved.put_back(&core.parameters, items);
             self.blame((backend, *tuned), items, &error);
             let phase = if together { Phase::LaunchedOnSavedMemory } else { saved.phase() };
@@ -377,7 +379,7 @@ impl<'a> RoutedCall<'a> {
             self.timed(route, elapsed_ns, activity);
         }
         self.learn((backend, *tuned), items, elapsed_ns, device);
-        Ok(Launched { elapsed, device, tuned: *tuned })
+        Ok(LaunchOutcome { elapsed, device, tuned: *tuned })
     }
 
     /// Takes a tuned shape that failed out of use, unless the caller or the program is at fault.
@@ -484,12 +486,13 @@ impl<'a> RoutedCall<'a> {
         backend: &Arc<Backend>,
         route: Option<&Route>,
         items: &mut [&mut [Bound<'_>]],
-    ) -> Result<Launched, Box<Failure>> {
+    ) -> Result<LaunchOutcome, Box<Failure>> {
         let core = self.core;
         let (began, activity) = (Instant::now(), core.shared.background.activity());
         let done = first_run::run(&self.request(backend, items), self.left());
         let done = done.map_err(|error| error.of_call(self.config.timeout));
-        let checked = done.and_then(|done| self.beside(backend, route, began.elapsed()).map(|()| done));
+        let checked =
+            done.and_then(|done| self.background_work(backend, route, began.elapsed()).map(|()| done));
         let done = checked.map_err(|error| {
             let (elapsed_ns, phase) = (nanoseconds(began.elapsed()), Phase::LaunchedOnSavedMemory);
             Failure::new(error, elapsed_ns, phase, backend.instance())
@@ -501,7 +504,7 @@ impl<'a> RoutedCall<'a> {
         }
         core.meters.record(elapsed_ns, self.bytes);
         core.shared.tick();
-        Ok(Launched { elapsed: done.elapsed, device: None, tuned: done.tuned })
+        Ok(LaunchOutcome { elapsed: done.elapsed, device: None, tuned: done.tuned })
     }
 
     #[inline]
@@ -509,7 +512,7 @@ impl<'a> RoutedCall<'a> {
         &self,
         backend: &Backend,
         route: Option<&Route>,
-        Launched { elapsed: wall, device, tuned }: Launched,
+        LaunchOutcome { elapsed: wall, device, tuned }: LaunchOutcome,
         refusals: Vec<Attempt>,
     ) -> Report {
         let why = route.map_or(router::Reason::Named, |route| route.reason);
@@ -541,7 +544,7 @@ impl<'a> RoutedCall<'a> {
     /// allows fallback also waits for a check of the backend that just ran, within its own
     /// limit, and gets another backend's result if the check fails.
     #[cold]
-    fn beside(
+    fn background_work(
         &self,
         backend: &Arc<Backend>,
         route: Option<&Route>,

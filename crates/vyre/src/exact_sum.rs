@@ -31,7 +31,7 @@ const BLOCK_BITS: i32 = 8;
 /// Lanes in which a block is added: the f64 of an AVX-512 register.
 const LANES: usize = 8;
 /// Minimum elements per thread when a slice is split among threads: 0.9 ms of f32 or 3.3 ms of f64,
-/// beside 23 µs to start a thread.
+/// compared with 23 µs to start a thread.
 const SHARED: usize = 1 << 20;
 
 /// The version of [`ExactSum::to_bytes`].

@@ -1,6 +1,6 @@
 //! Explanations of routing: why a call goes to a backend, and everything behind that choice.
 
-use crate::core::Core;
+use crate::routine_core::RoutineCore;
 use serde::Serialize;
 use std::fmt;
 use std::sync::PoisonError;
@@ -41,7 +41,7 @@ pub struct Standing {
 }
 
 impl Explanation {
-    pub(crate) fn new(core: &Core, elements: u64) -> Explanation {
+    pub(crate) fn new(core: &RoutineCore, elements: u64) -> Explanation {
         let selection = core.shared.selection.read().unwrap_or_else(PoisonError::into_inner);
         Explanation {
             route: core.routes.explain(elements, Placement::Host, core.shared.now_ns()),

@@ -1,9 +1,9 @@
 //! First runs under a deadline, of a routine on a driver or of a large routine on any backend: on
 //! copies, on a separate thread.
 //!
-//! A driver compiles when it is given a program, when it first launches it, or both, for as long as
-//! it likes, and cannot be stopped. A call with a deadline therefore does not enter a driver that
-//! has not run the routine yet: a separate thread does, on copies of the call's memory. If it
+//! A driver compiles a program when it receives it, when it first launches it, or both; this can
+//! take any time and cannot be stopped. A call with a deadline therefore does not enter a driver
+//! that has not run the routine yet: a separate thread does, on copies of the call's memory. If it
 //! returns in time, its results are the call's; if not, the call ends and the thread continues, so
 //! that a later call finds the code. Calls that come meanwhile wait for it within their limits.
 //! From the second call on, everything runs in place.
@@ -17,9 +17,9 @@
 use crate::argument::Bound;
 use crate::backend::Backend;
 use crate::code::{self, CodeRequest};
-use crate::core::{Core, Pair};
 use crate::held_buffers::{Bindings, HeldBuffers};
 use crate::helper_trial;
+use crate::routine_core::{Pair, RoutineCore};
 use std::time::{Duration, Instant};
 use vyre_driver::tuner::Shape;
 use vyre_driver::{BackendError, DispatchConfig, Unfinished, messages, within};
@@ -34,7 +34,7 @@ pub(crate) struct Done {
 
 impl Done {
     /// Copies what the kernel wrote to the caller's memory.
-    pub(crate) fn copy_back(&self, core: &Core, item: &mut [Bound<'_>]) {
+    pub(crate) fn copy_back(&self, core: &RoutineCore, item: &mut [Bound<'_>]) {
         for ((parameter, memory), copy) in core.parameters.iter().zip(item).zip(&self.memory) {
             if let Bound::Write(bytes) = memory
                 && parameter.access.is_output()

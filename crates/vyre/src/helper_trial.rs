@@ -8,8 +8,8 @@
 
 use crate::backend::Backend;
 use crate::conformance;
-use crate::core::{Pair, Work};
 use crate::helper::{Answer, Helper};
+use crate::routine_core::{Pair, Work};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
@@ -162,7 +162,8 @@ fn small(kernel: &KernelBody, inputs: &[Vec<u8>], config: DispatchConfig) -> Dis
 }
 
 /// A trial runs at most this many invocations, for at most this long: it is about the driver's
-/// compiler and stack, which need one workgroup.
+/// compiler and stack, which need one workgroup. Chosen, not measured: a run that is cut off counts
+/// as survived.
 const MOST_INVOCATIONS: u64 = 1 << 16;
 const RUN_LIMIT: std::time::Duration = std::time::Duration::from_millis(200);
 /// Maximum size of a request, that of a program's text. The largest program of the filetests and

@@ -92,7 +92,7 @@ pub(crate) fn of_values<R: Operand>(op: Op, operands: &[Value]) -> R {
 }
 
 /// A float.
-pub trait Stored: Operand {
+pub trait StoredFloat: Operand {
     /// The integer type of its bits.
     type Bits: Operand;
     /// The op that gives its bits.
@@ -103,7 +103,7 @@ pub trait Stored: Operand {
     const NAN: Self;
 }
 
-impl Stored for f32 {
+impl StoredFloat for f32 {
     type Bits = u32;
     const BITS: Op = Op::BitsU32;
     const NAN: f32 = f32::from_bits(0x7fc0_0000);
@@ -112,7 +112,7 @@ impl Stored for f32 {
     }
 }
 
-impl Stored for f64 {
+impl StoredFloat for f64 {
     type Bits = u64;
     const BITS: Op = Op::BitsU64;
     const NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
@@ -122,12 +122,12 @@ impl Stored for f64 {
 }
 
 /// The float as a kernel stores it, with canonical NaN bits.
-pub fn stored<T: Stored>(value: T) -> T {
+pub fn stored<T: StoredFloat>(value: T) -> T {
     if value.is_nan() { T::NAN } else { value }
 }
 
 /// The bits of a float, with those of a kernel for a NaN.
-pub fn bits<T: Stored>(value: T) -> T::Bits {
+pub fn bits<T: StoredFloat>(value: T) -> T::Bits {
     of_values(T::BITS, &[value.value()])
 }
 

@@ -121,7 +121,7 @@ pub fn fract<T: Float + Operand>(x: T) -> T {
     op(Op::Fract, [x])
 }
 
-/// -1, 0 or 1 by the sign; a zero stays as it is, unlike Rust's `signum`.
+/// -1, 0 or 1 by the sign; a zero is unchanged, unlike with Rust's `signum`.
 pub fn sign<T: Number + Operand>(x: T) -> T {
     op(Op::Sign, [x])
 }

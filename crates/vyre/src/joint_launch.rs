@@ -11,11 +11,11 @@ use crate::backend::{Backend, OpenDriver};
 use crate::backend_state::ReadyCode;
 use crate::call;
 use crate::code;
-use crate::core::Work;
-use crate::dispatch::{Launched, RoutedCall};
+use crate::dispatch::{LaunchOutcome, RoutedCall};
 use crate::held_buffers::{Bindings, HeldBuffers};
 use crate::options::CallOptions;
 use crate::report::Report;
+use crate::routine_core::Work;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use std::sync::Arc;
@@ -171,7 +171,12 @@ impl<'c, 'm> Part<'c, 'm> {
         call.routes.finished_untimed(&route, share_ns);
         call.learn((backend, code.tuned), &[memory], share_ns, None);
         let elapsed = Duration::from_nanos(share_ns);
-        call.report(backend, Some(&route), Launched { elapsed, device: None, tuned: code.tuned }, Vec::new())
+        call.report(
+            backend,
+            Some(&route),
+            LaunchOutcome { elapsed, device: None, tuned: code.tuned },
+            Vec::new(),
+        )
     }
 
     /// Whether the memory is unchanged, though the call may have run, and another backend can do

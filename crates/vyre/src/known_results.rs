@@ -8,7 +8,7 @@ use std::time::Duration;
 use vyre_driver::{DispatchConfig, OutputBuffers};
 
 /// Parts of a call, kept to make small calls from.
-pub(crate) struct Sample {
+pub(crate) struct CallSample {
     /// The caller's size, for an op.
     pub(crate) size: u32,
     /// One per buffer that a call binds.
@@ -49,20 +49,20 @@ pub(crate) type Lanes = Option<u32>;
 #[derive(Default)]
 pub(crate) struct Evidence {
     /// A sample of a call later than the one in use.
-    next: Mutex<Option<Sample>>,
+    next: Mutex<Option<CallSample>>,
     used: Mutex<Used>,
 }
 
 /// The sample in use, with the results known for it.
 #[derive(Clone, Default)]
 pub(crate) struct Used {
-    pub(crate) sample: Option<Arc<Sample>>,
+    pub(crate) sample: Option<Arc<CallSample>>,
     pub(crate) known: BTreeMap<Lanes, Result<Arc<KnownResult>, String>>,
 }
 
 impl Evidence {
     /// Offers a sample of the call that is about to run.
-    pub(crate) fn offer(&self, sample: Sample) {
+    pub(crate) fn offer(&self, sample: CallSample) {
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(sample);
     }
 
@@ -80,7 +80,12 @@ impl Evidence {
     }
 
     /// Keeps a result for a sample, unless another sample is in use by now.
-    pub(crate) fn keep(&self, sample: &Arc<Sample>, lanes: Lanes, known: Result<Arc<KnownResult>, String>) {
+    pub(crate) fn keep(
+        &self,
+        sample: &Arc<CallSample>,
+        lanes: Lanes,
+        known: Result<Arc<KnownResult>, String>,
+    ) {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.sample.as_ref().is_some_and(|present| Arc::ptr_eq(present, sample)) {
             used.known.insert(lanes, known);

@@ -48,7 +48,7 @@ struct Sums {
 
 /// Counts of a stripe.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Counted {
+pub(crate) struct StripeCounts {
     pub(crate) calls: u64,
     /// Time since the last drain.
     pub(crate) nanoseconds: u64,
@@ -90,7 +90,7 @@ impl Meters {
 
     /// Counts one dispatch. Returns the counts of this thread's stripe.
     #[inline]
-    pub(crate) fn record(&self, nanoseconds: u64, bytes: u64) -> Counted {
+    pub(crate) fn record(&self, nanoseconds: u64, bytes: u64) -> StripeCounts {
         let Stripe { all, drained, slowest } = self.stripe();
         if slowest.load(Relaxed) < nanoseconds {
             slowest.fetch_max(nanoseconds, Relaxed);
@@ -100,7 +100,7 @@ impl Meters {
         let calls = all.calls.fetch_add(1, Relaxed) + 1;
         let total = add(&all.nanoseconds, nanoseconds);
         add(&all.bytes, bytes);
-        Counted { calls, nanoseconds: total.saturating_sub(drained.nanoseconds.load(Relaxed)) }
+        StripeCounts { calls, nanoseconds: total.saturating_sub(drained.nanoseconds.load(Relaxed)) }
     }
 
     /// Whether the next call of this thread is due: one in every `period`, starting with the first.

@@ -5,8 +5,8 @@
 //! plan as a whole is routed, verified, tuned and measured.
 
 use crate::call::Call;
-use crate::core::{Core, MakePlan};
 use crate::explain::Explanation;
+use crate::routine_core::{MakePlan, RoutineCore};
 use crate::sequence::Batch;
 use crate::shared::Shared;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use vyre_driver::BackendError;
 /// clone, and callable from any number of threads.
 #[derive(Clone)]
 pub struct OpRoutine {
-    core: Arc<Core>,
+    core: Arc<RoutineCore>,
 }
 
 impl OpRoutine {
     pub(crate) fn new(shared: Arc<Shared>, make: Arc<MakePlan>) -> Result<OpRoutine, BackendError> {
         let config = shared.config.clone();
-        Ok(OpRoutine { core: Arc::new(Core::of_op(shared, make, config)?) })
+        Ok(OpRoutine { core: Arc::new(RoutineCore::of_op(shared, make, config)?) })
     }
 
     /// Starts a call at a size, whose meaning is up to the loaded function: usually the number of

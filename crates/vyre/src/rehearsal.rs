@@ -2,10 +2,10 @@
 
 use crate::argument::Argument;
 use crate::call::Call;
-use crate::core::Core;
 use crate::inputs::example_bytes;
 use crate::parameter::Parameter;
 use crate::report::Report;
+use crate::routine_core::RoutineCore;
 use std::sync::Arc;
 use vyre_driver::BackendError;
 
@@ -26,12 +26,12 @@ use vyre_driver::BackendError;
 /// # Ok::<(), BackendError>(())
 /// ```
 pub struct Rehearsal {
-    core: Arc<Core>,
+    core: Arc<RoutineCore>,
     memory: Vec<Vec<u8>>,
 }
 
 impl Rehearsal {
-    pub(crate) fn new(core: &Arc<Core>, elements: usize) -> Rehearsal {
+    pub(crate) fn new(core: &Arc<RoutineCore>, elements: usize) -> Rehearsal {
         let bytes = |parameter: &Parameter| {
             let count = if parameter.count > 0 { parameter.count as usize } else { elements };
             example_bytes(parameter.element, count, &parameter.name)

@@ -3,11 +3,11 @@
 use crate::backend::Backend;
 use crate::call::Call;
 use crate::code;
-use crate::core::{Core, Pair};
 use crate::explain::Explanation;
 use crate::pending::{Pending, spawn};
 use crate::rehearsal::Rehearsal;
 use crate::report::Report;
+use crate::routine_core::{Pair, RoutineCore};
 use crate::sequence::Batch;
 use std::sync::Arc;
 use vyre_driver::{BackendError, contain};
@@ -28,7 +28,7 @@ use vyre_foundation::ir::Program;
 /// ```
 #[derive(Clone)]
 pub struct Routine {
-    pub(crate) core: Arc<Core>,
+    pub(crate) core: Arc<RoutineCore>,
 }
 
 impl Routine {

@@ -5,7 +5,6 @@ use crate::backend::Backend;
 use crate::background::Jobs;
 use crate::catalogue::{Plan, PlanError};
 use crate::certified::Certified;
-use crate::core::{Core, Device};
 use crate::op_routine::OpRoutine;
 use crate::opening::{
     BackendToOpen, CertifiedBackend, OpenedBackends, OpeningPolicy, UnknownDrivers, linked, open_backends,
@@ -13,10 +12,11 @@ use crate::opening::{
 };
 use crate::resident::Resident;
 use crate::routine::Routine;
+use crate::routine_core::{Device, RoutineCore};
 use crate::sequence::Sequence;
 use crate::shared::{LONGEST_MEETING, Listener, Selection, Shared};
 use crate::turn::Turn;
-use crate::typed::Loaded;
+use crate::typed::LoadedKernels;
 use bytemuck::Pod;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -81,7 +81,7 @@ struct Handle {
     shared: Arc<Shared>,
     /// Kernels compiled into the program, once loaded. They hold `shared`, so they are dropped with
     /// the last clone.
-    loaded: Loaded,
+    loaded: LoadedKernels,
 }
 
 /// Options for a [`Runtime`], from [`Runtime::builder`]. Unset options come from the environment,
@@ -183,7 +183,7 @@ impl Runtime {
     ) -> Result<Routine, BackendError> {
         let program = program.into_program()?.in_regions();
         let shared = &self.handle.shared;
-        let core = Core::of_program(shared.clone(), program, config.over(&shared.config))?;
+        let core = RoutineCore::of_program(shared.clone(), program, config.over(&shared.config))?;
         Ok(Routine { core: Arc::new(core) })
     }
 
@@ -301,7 +301,7 @@ impl Runtime {
     }
 
     /// The kernels loaded by typed calls.
-    pub(crate) fn loaded(&self) -> &Loaded {
+    pub(crate) fn loaded(&self) -> &LoadedKernels {
         &self.handle.loaded
     }
 
@@ -509,7 +509,7 @@ impl RuntimeBuilder {
         if !later.is_empty() {
             meet_later(&shared, later, known, self.opening);
         }
-        Ok(Runtime { handle: Arc::new(Handle { shared, loaded: Loaded::default() }) })
+        Ok(Runtime { handle: Arc::new(Handle { shared, loaded: LoadedKernels::default() }) })
     }
 
     fn shared(

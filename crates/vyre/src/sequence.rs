@@ -3,10 +3,10 @@
 
 use crate::argument::{Bound, argument_error};
 use crate::call::Call;
-use crate::core::Core;
 use crate::dispatch;
 use crate::joint_launch;
 use crate::report::Report;
+use crate::routine_core::RoutineCore;
 use std::sync::Arc;
 use vyre_driver::BackendError;
 
@@ -82,12 +82,12 @@ impl<'a> Extend<Call<'a>> for Sequence<'a> {
 /// ```
 #[must_use = "a batch does nothing until it is run"]
 pub struct Batch<'a> {
-    core: &'a Arc<Core>,
+    core: &'a Arc<RoutineCore>,
     calls: Vec<Call<'a>>,
 }
 
 impl<'a> Batch<'a> {
-    pub(crate) fn new(core: &'a Arc<Core>) -> Batch<'a> {
+    pub(crate) fn new(core: &'a Arc<RoutineCore>) -> Batch<'a> {
         Batch { core, calls: Vec::new() }
     }
 

@@ -4,7 +4,7 @@ use crate::backend::{Backend, Opened, has_driver};
 use crate::background::Jobs;
 use crate::helper::Helper;
 use crate::meter::Meters;
-use crate::pending::Pool;
+use crate::pending::TaskPool;
 use crate::turn::Turn;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,11 +20,12 @@ use vyre_driver::tuner::{Mode, Tuner};
 use vyre_driver::{BackendError, DispatchConfig, PipelineCache, within};
 use vyre_foundation::hints::HotPathHints;
 
-/// Maximum lag of the coarse clock: far less than any quarantine lasts.
+/// Maximum lag of the coarse clock: a thousandth of the shortest quarantine.
 pub(crate) const CLOCK_LAG_NS: u64 = 1_000_000;
 /// Bound on waiting for drivers to be certified; their own limit is shorter.
 pub(crate) const LONGEST_MEETING: Duration = Duration::from_secs(3600);
-/// Idle after this long without a call: longer than the pauses of a loop that draws frames.
+/// Idle after this long without a call: longer than the pauses of a loop that draws 24 frames per
+/// second (42 ms).
 const LATELY_NS: u64 = 50_000_000;
 
 /// Receives what calls print.
@@ -38,7 +39,7 @@ pub(crate) struct Shared {
     pub(crate) hints: HotPathHints,
     pub(crate) background: Jobs,
     /// The thread pool for calls that were started, not run.
-    pub(crate) calls: Arc<Pool<'static>>,
+    pub(crate) calls: Arc<TaskPool<'static>>,
     /// Whether shapes are tuned.
     pub(crate) tuning: Mode,
     /// Whether hot routines are recompiled.
@@ -136,7 +137,7 @@ impl Shared {
     }
 
     /// A backend outside the router's list, opened when first named. A driver that does not open in
-    /// time goes on opening, for later calls.
+    /// time continues to open, for later calls.
     pub(crate) fn unrouted(
         self: &Arc<Self>,
         id: &str,

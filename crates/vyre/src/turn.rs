@@ -1,4 +1,4 @@
-//! A turn that one holder has at a time, or an event under way; others wait until it ends.
+//! A turn held by one thread at a time, or an event in progress; others wait for its end.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub(crate) struct Turn {
 }
 
 /// A held turn, released on drop.
-pub(crate) struct Taken(Arc<Turn>);
+pub(crate) struct HeldTurn(Arc<Turn>);
 
 impl Turn {
     pub(crate) fn new(taken: bool) -> Turn {
@@ -24,8 +24,8 @@ impl Turn {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    pub(crate) fn take(self: &Arc<Turn>, limit: Duration) -> Option<Taken> {
-        (!std::mem::replace(&mut *self.wait(limit), true)).then(|| Taken(self.clone()))
+    pub(crate) fn take(self: &Arc<Turn>, limit: Duration) -> Option<HeldTurn> {
+        (!std::mem::replace(&mut *self.wait(limit), true)).then(|| HeldTurn(self.clone()))
     }
 
     pub(crate) fn end(&self) {
@@ -34,7 +34,7 @@ impl Turn {
     }
 }
 
-impl Drop for Taken {
+impl Drop for HeldTurn {
     fn drop(&mut self) {
         self.0.end();
     }

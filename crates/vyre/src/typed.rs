@@ -214,7 +214,7 @@ impl Linker {
 
 /// Kernels and ops loaded by a runtime: a list per id, one item per key.
 #[derive(Default)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedKernels {
     /// Each chunk is twice as long as the one before, so that none moves.
     chunks: [OnceLock<Box<[LoadedCell]>>; CHUNKS],
 }
@@ -247,7 +247,7 @@ enum Item {
     Op(OpRoutine),
 }
 
-impl Loaded {
+impl LoadedKernels {
     fn cell(&self, id: usize) -> Result<&LoadedCell, BackendError> {
         let place = id - 1 + (1 << FIRST);
         let chunk = place.ilog2() as usize - FIRST;

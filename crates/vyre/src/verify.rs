@@ -20,11 +20,11 @@
 use crate::argument::Bound;
 use crate::catalogue::Plan;
 use crate::code;
-use crate::core::{Core, Pair, Work};
 use crate::helper_trial;
 use crate::inputs::example_bytes;
-use crate::known_results::{BufferSample, KnownResult, Lanes, Sample, SmallCall, Spot};
+use crate::known_results::{BufferSample, CallSample, KnownResult, Lanes, SmallCall, Spot};
 use crate::parameter::Parameter;
+use crate::routine_core::{Pair, RoutineCore, Work};
 use crate::shared::nanoseconds;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,7 +40,9 @@ use vyre_foundation::kernel::KernelBody;
 use vyre_foundation::launch::{Launch, Overrides};
 use vyre_reference::CpuRef;
 
-/// Maximum elements per buffer, and invocations; smaller where the interpreter takes too long.
+/// Maximum elements per buffer, and invocations; smaller where the interpreter takes too long. At
+/// 0.18 µs for a round of a short loop, 4,096 invocations can have 2,700 rounds each within
+/// [`ORACLE_LIMIT`], 16 invocations 690,000.
 const CUTS: [u32; 3] = [4096, 256, 16];
 /// Further sizes at which a verified backend is timed, so that the router can separate fixed from
 /// growing cost: 64 times smaller and 16 times larger than the largest cut.
@@ -70,13 +72,13 @@ fn failed(error: BackendError) -> Rejection {
 /// Keeps a sample of a call that is about to run, to verify on. A call over no elements shows
 /// nothing.
 #[cold]
-pub(crate) fn sample(core: &Core, size: u32, elements: u64, memory: &[Bound<'_>]) {
+pub(crate) fn sample(core: &RoutineCore, size: u32, elements: u64, memory: &[Bound<'_>]) {
     if elements > 0 {
         core.evidence.offer(sample_of(core, size, memory));
     }
 }
 
-fn sample_of(core: &Core, size: u32, memory: &[Bound<'_>]) -> Sample {
+fn sample_of(core: &RoutineCore, size: u32, memory: &[Bound<'_>]) -> CallSample {
     let most = CUTS[0] as usize;
     let start = |(parameter, memory): (&Parameter, &Bound<'_>)| {
         let given = memory.len();
@@ -84,7 +86,7 @@ fn sample_of(core: &Core, size: u32, memory: &[Bound<'_>]) -> Sample {
         let shown = memory.bytes().filter(|_| parameter.access.is_input() && length <= MOST_BYTES);
         BufferSample { bytes: shown.map_or(Vec::new(), |bytes| bytes[..length].to_vec()), given }
     };
-    Sample { size, buffers: core.parameters.iter().zip(memory).map(start).collect() }
+    CallSample { size, buffers: core.parameters.iter().zip(memory).map(start).collect() }
 }
 
 /// Contents of the buffers of a small call.
@@ -100,7 +102,7 @@ enum Contents {
 /// many, for timing.
 fn small_call(
     Pair { core, backend }: Pair<'_>,
-    sample: &Sample,
+    sample: &CallSample,
     most: u32,
     grown: bool,
     contents: Contents,
@@ -179,7 +181,7 @@ fn smaller_grid(
 
 /// Runs a small call on copies, and returns the buffers that it writes.
 fn run(
-    core: &Core,
+    core: &RoutineCore,
     pipeline: &dyn CompiledPipeline,
     small_call: &SmallCall,
     config: &DispatchConfig,
@@ -190,7 +192,7 @@ fn run(
     Ok(written.map(|(_, bytes)| bytes).collect())
 }
 
-fn bindings<'m>(core: &Core, memory: &'m mut [Vec<u8>]) -> Vec<Binding<'m>> {
+fn bindings<'m>(core: &RoutineCore, memory: &'m mut [Vec<u8>]) -> Vec<Binding<'m>> {
     let bind = |(parameter, bytes): (&Parameter, &'m mut Vec<u8>)| Binding::new(parameter.access, bytes);
     core.parameters.iter().zip(memory).map(bind).collect()
 }
@@ -221,7 +223,7 @@ fn lanes(Pair { core, backend }: Pair<'_>) -> Lanes {
 
 /// The largest of these cuts that the interpreter finishes in time, with its result; on generated
 /// data if the sample's own shows nothing.
-fn ask_oracle(at: Pair<'_>, sample: &Sample, cuts: &[u32]) -> Result<KnownResult, String> {
+fn ask_oracle(at: Pair<'_>, sample: &CallSample, cuts: &[u32]) -> Result<KnownResult, String> {
     let sampled = interpret(at, sample, cuts, Contents::Sampled)?;
     if shows_something(at.core, &sampled) {
         return Ok(sampled);
@@ -235,7 +237,7 @@ fn ask_oracle(at: Pair<'_>, sample: &Sample, cuts: &[u32]) -> Result<KnownResult
 }
 
 /// Whether a backend that does nothing, or writes all zeros, would be detected.
-fn shows_something(core: &Core, known: &KnownResult) -> bool {
+fn shows_something(core: &RoutineCore, known: &KnownResult) -> bool {
     let Ok(outputs) = &known.outcome else { return true };
     let written = core.parameters.iter().zip(&known.small_call.memory);
     let mut written = written.filter(|(parameter, _)| parameter.access.is_output()).zip(outputs);
@@ -245,7 +247,12 @@ fn shows_something(core: &Core, known: &KnownResult) -> bool {
     })
 }
 
-fn interpret(at: Pair<'_>, sample: &Sample, cuts: &[u32], contents: Contents) -> Result<KnownResult, String> {
+fn interpret(
+    at: Pair<'_>,
+    sample: &CallSample,
+    cuts: &[u32],
+    contents: Contents,
+) -> Result<KnownResult, String> {
     let mut failure = String::new();
     for &most in cuts {
         let small_call = small_call(at, sample, most, false, contents)?;
@@ -303,8 +310,8 @@ fn compare(at: Pair<'_>, known: &KnownResult, limit: Option<Duration>) -> Result
 
 /// Verifies the routine on a backend and reports the outcome to the router, unless that has been
 /// done by the time it is this caller's turn. If the limit is shorter than the verification, the
-/// caller goes on without an outcome, and the verification continues for later ones.
-pub(crate) fn verify(core: &Arc<Core>, index: BackendIndex, limit: Duration) {
+/// caller continues without an outcome, and the verification goes on for later ones.
+pub(crate) fn verify(core: &Arc<RoutineCore>, index: BackendIndex, limit: Duration) {
     let Some(backend) = core.shared.backends.get(index.index()) else { return };
     let Some(turn) = core.state(backend).verifying.take(limit.min(BACKEND_LIMIT)) else {
         if limit >= BACKEND_LIMIT {
@@ -342,7 +349,7 @@ fn verified(at: Pair<'_>) -> Result<Vec<Timing>, Rejection> {
 }
 
 /// Reports the outcome of a verification to the router.
-fn report(core: &Core, index: BackendIndex, outcome: &Result<Vec<Timing>, Rejection>) {
+fn report(core: &RoutineCore, index: BackendIndex, outcome: &Result<Vec<Timing>, Rejection>) {
     let outcome = outcome.as_ref().map(Vec::as_slice);
     if let Err(rejection) = outcome {
         let (routine, backend) = (core.name(), core.shared.router.id(index));
@@ -355,7 +362,7 @@ fn report(core: &Core, index: BackendIndex, outcome: &Result<Vec<Timing>, Reject
 /// The error describes the difference. With `newest`, checks on the newest call, which the
 /// interpreter has to run first.
 pub(crate) fn canary(
-    core: &Arc<Core>,
+    core: &Arc<RoutineCore>,
     index: BackendIndex,
     newest: bool,
     limit: Duration,
@@ -402,7 +409,7 @@ fn make_spot(at: Pair<'_>) {
 
 /// Reports the outcome of a check to the router. The error gives the evidence against the backend.
 fn tell(
-    core: &Core,
+    core: &RoutineCore,
     index: BackendIndex,
     outcome: Result<(), Rejection>,
     took: Duration,
@@ -422,7 +429,7 @@ fn tell(
 /// Runs a check on a separate thread, which is abandoned if the backend does not return. A check
 /// with less time than a backend is allowed is inconclusive once that time is up.
 fn within<T: Send + 'static>(
-    core: &Arc<Core>,
+    core: &Arc<RoutineCore>,
     index: BackendIndex,
     limit: Duration,
     check: impl FnOnce(Pair<'_>) -> Result<T, Rejection> + Send + 'static,

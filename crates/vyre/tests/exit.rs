@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use vyre::Runtime;
 
-/// Milliseconds for which a process goes on after its drivers began to load.
+/// Milliseconds for which a process continues after its drivers began to load.
 const DELAY: &str = "VYRE_TEST_DELAY";
 
 #[test]

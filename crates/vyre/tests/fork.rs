@@ -32,7 +32,7 @@ fn in_child(check: impl FnOnce() -> i32) -> Option<i32> {
 }
 
 #[test]
-fn a_child_of_fork_runs_calls_on_threads_of_its_own() {
+fn a_child_of_fork_runs_calls_on_new_threads() {
     let runtime = Runtime::builder().backends(["cpu"]).without_tables().build().expect("cpu is there");
     let steps = "kernel steps(x: read_write u32[]) {
         let value = x[invocation.x]

@@ -267,7 +267,7 @@ fn a_late_report_of_an_old_instance_does_not_touch_the_new_one() {
 }
 
 #[test]
-fn opening_a_lost_device_keeps_nobody_else_waiting() {
+fn opening_a_lost_device_blocks_no_other_call() {
     let _turn = lock(&TURN);
     let runtime = runtime(&["phoenix", "cpu"]);
     let double = runtime.load(DOUBLE).expect("loads");

@@ -1,5 +1,5 @@
-//! First contact with drivers, through helpers that are scripts: calls do not wait for it, and the
-//! fate of the helper decides about the driver.
+//! First contact with drivers, through helpers that are scripts: calls do not wait for it, and how
+//! the helper ends decides whether the driver is used.
 #![cfg(unix)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -96,7 +96,7 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 #[test]
-fn calls_run_while_a_new_driver_is_met() {
+fn calls_run_while_a_new_driver_is_probed() {
     let _turn = turn();
     let folder = tempfile::tempdir().expect("a folder");
     let gate = folder.path().join("gate");
@@ -197,7 +197,7 @@ fn something_that_is_no_helper_is_as_good_as_none() {
 }
 
 #[test]
-fn a_changed_driver_is_met_by_a_helper_first() {
+fn a_changed_driver_is_probed_by_a_helper_first() {
     let _turn = turn();
     let folder = tempfile::tempdir().expect("a folder");
     let stamp = std::env::temp_dir().join(STAMP);

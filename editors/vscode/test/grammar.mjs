@@ -1,7 +1,8 @@
-// The grammar by itself, on every .vyre file of the repository, beside what the language server says of each word.
+// Compares the grammar's scopes with the language server's tokens, on every .vyre file of the
+// repository.
 //
-// `VYRE` names the command; without it only the grammar's own rules are checked: every character of a line is in a scope, and
-// nothing is left open at the end of a file.
+// `VYRE` names the command; without it only the grammar's own rules are checked: every character of
+// a line is in a scope, and nothing is left open at the end of a file.
 import { spawn } from "node:child_process";
 import { readFileSync, readdirSync } from "node:fs";
 import { createRequire } from "node:module";

@@ -1,9 +1,9 @@
 //! Evaluates an expansion for a block of inputs at a time: one tight loop per step, which the
 //! compiler vectorises.
 //!
-//! A value is kept as the bits of one [`Word`] per lane: 32 for expansions of `f32`, 64 for those
-//! of `f64`; a `bool` is 0 or 1. Both sides of an `if` process all lanes; only the lanes selected
-//! by the condition write locals, and a side that no lane takes is skipped. The result is
+//! A value is kept as the bits of one [`LaneWord`] per lane: 32 for expansions of `f32`, 64 for
+//! those of `f64`; a `bool` is 0 or 1. Both sides of an `if` process all lanes; only the lanes
+//! selected by the condition write locals, and a side that no lane takes is skipped. The result is
 //! bit-identical to that of [`vyre_foundation::ops::eval`], which this module's tests check.
 
 use vyre_foundation::kernel::{LocalId, Operands, ValueId};
@@ -17,7 +17,7 @@ pub(super) const LANES: usize = 512;
 type Lanes<W> = [W; LANES];
 
 /// The storage of a lane: the low bits hold the value, in its own width.
-pub(super) trait Word: Copy + Default + Eq {
+pub(super) trait LaneWord: Copy + Default + Eq {
     fn of(bits: u64) -> Self;
     fn bits(self) -> u64;
 
@@ -26,7 +26,7 @@ pub(super) trait Word: Copy + Default + Eq {
     }
 }
 
-impl Word for u32 {
+impl LaneWord for u32 {
     fn of(bits: u64) -> u32 {
         bits as u32
     }
@@ -35,7 +35,7 @@ impl Word for u32 {
     }
 }
 
-impl Word for u64 {
+impl LaneWord for u64 {
     fn of(bits: u64) -> u64 {
         bits
     }
@@ -51,7 +51,7 @@ pub(super) struct Block<W> {
     locals: Vec<Lanes<W>>,
 }
 
-impl<W: Word> Block<W> {
+impl<W: LaneWord> Block<W> {
     pub(super) fn new(expansion: &'static Expansion) -> Block<W> {
         let mut block = Block {
             expansion,
@@ -152,7 +152,7 @@ impl<W: Word> Block<W> {
 }
 
 /// Evaluates an op without a dedicated loop by its definition; correct for every op, but slow.
-fn lane_by_lane<W: Word>(out: &mut Lanes<W>, op: Op, operands: &[(ValueType, &Lanes<W>)]) {
+fn lane_by_lane<W: LaneWord>(out: &mut Lanes<W>, op: Op, operands: &[(ValueType, &Lanes<W>)]) {
     for (lane, out) in out.iter_mut().enumerate() {
         let args: Vec<Value> =
             operands.iter().map(|(ty, lanes)| Value::from_bits(*ty, lanes[lane].bits())).collect();
@@ -170,33 +170,33 @@ fn canonical_f64(bits: u64) -> u64 {
 }
 
 /// Maps the low 32 bits of every lane.
-fn one<W: Word>(out: &mut Lanes<W>, x: &Lanes<W>, f: impl Fn(u32) -> u32) {
+fn one<W: LaneWord>(out: &mut Lanes<W>, x: &Lanes<W>, f: impl Fn(u32) -> u32) {
     for (out, x) in out.iter_mut().zip(x) {
         *out = W::of(f(x.low()).into());
     }
 }
 
-fn two<W: Word>(out: &mut Lanes<W>, x: &Lanes<W>, y: &Lanes<W>, f: impl Fn(u32, u32) -> u32) {
+fn two<W: LaneWord>(out: &mut Lanes<W>, x: &Lanes<W>, y: &Lanes<W>, f: impl Fn(u32, u32) -> u32) {
     for ((out, x), y) in out.iter_mut().zip(x).zip(y) {
         *out = W::of(f(x.low(), y.low()).into());
     }
 }
 
 /// Maps all bits of every lane.
-fn one_wide<W: Word>(out: &mut Lanes<W>, x: &Lanes<W>, f: impl Fn(u64) -> u64) {
+fn one_wide<W: LaneWord>(out: &mut Lanes<W>, x: &Lanes<W>, f: impl Fn(u64) -> u64) {
     for (out, x) in out.iter_mut().zip(x) {
         *out = W::of(f(x.bits()));
     }
 }
 
-fn two_wide<W: Word>(out: &mut Lanes<W>, x: &Lanes<W>, y: &Lanes<W>, f: impl Fn(u64, u64) -> u64) {
+fn two_wide<W: LaneWord>(out: &mut Lanes<W>, x: &Lanes<W>, y: &Lanes<W>, f: impl Fn(u64, u64) -> u64) {
     for ((out, x), y) in out.iter_mut().zip(x).zip(y) {
         *out = W::of(f(x.bits(), y.bits()));
     }
 }
 
 /// `f32` ops with a dedicated loop; returns `false` for the others.
-fn float<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
+fn float<W: LaneWord>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
     let f = f32::from_bits;
     match op {
         Op::Add => two(out, x, y, |a, b| (f(a) + f(b)).to_bits()),
@@ -222,7 +222,7 @@ fn float<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> boo
 }
 
 /// `f64` ops with a dedicated loop; returns `false` for the others.
-fn float_wide<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
+fn float_wide<W: LaneWord>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
     const SIGN: u64 = 1 << 63;
     let f = f64::from_bits;
     match op {
@@ -249,7 +249,7 @@ fn float_wide<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -
 }
 
 /// `u64` ops with a dedicated loop; returns `false` for the others.
-fn unsigned_wide<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
+fn unsigned_wide<W: LaneWord>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
     match op {
         Op::Add => two_wide(out, x, y, u64::wrapping_add),
         Op::Sub => two_wide(out, x, y, u64::wrapping_sub),
@@ -268,7 +268,7 @@ fn unsigned_wide<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>
 }
 
 /// `u32` ops with a dedicated loop; returns `false` for the others.
-fn unsigned<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
+fn unsigned<W: LaneWord>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
     match op {
         Op::Add => two(out, x, y, u32::wrapping_add),
         Op::Sub => two(out, x, y, u32::wrapping_sub),
@@ -289,7 +289,7 @@ fn unsigned<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> 
 }
 
 /// `i32` ops with a dedicated loop; returns `false` for the others.
-fn signed<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
+fn signed<W: LaneWord>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bool {
     match op {
         Op::Sub => two(out, x, y, u32::wrapping_sub),
         Op::Max => two(out, x, y, |a, b| (a as i32).max(b as i32) as u32),
@@ -303,7 +303,7 @@ fn signed<W: Word>(out: &mut Lanes<W>, op: Op, x: &Lanes<W>, y: &Lanes<W>) -> bo
 }
 
 /// Ops with a `bool` first operand and a dedicated loop; returns `false` for the others.
-fn logical<W: Word>(out: &mut Lanes<W>, op: Op, [x, y, z]: [&Lanes<W>; 3]) -> bool {
+fn logical<W: LaneWord>(out: &mut Lanes<W>, op: Op, [x, y, z]: [&Lanes<W>; 3]) -> bool {
     match op {
         Op::And => two(out, x, y, |a, b| a & b),
         Op::Or => two(out, x, y, |a, b| a | b),

@@ -4,11 +4,11 @@
 //! A line of the kernel's file specifies its inputs with the options of `vyre run`: `// bench --in
 //! x=rand:f32:1M`.
 
-use super::native::Native;
-use super::workloads::{Array, BenchTask, Limit};
+use super::native::PeerSource;
+use super::workloads::{BenchTask, Limit, PeerArray};
 use crate::inputs::InputArguments;
 use crate::output::Ending;
-use crate::source::{Loaded, SetArguments, of_bytes};
+use crate::source::{LoadedProgram, SetArguments, of_bytes};
 use crate::{files, quantity};
 use clap::{Args, Parser};
 use std::path::{Path, PathBuf};
@@ -48,9 +48,9 @@ impl Conditions {
 /// A kernel to measure.
 pub(crate) struct BenchKernel {
     name: String,
-    loaded: Loaded,
+    loaded: LoadedProgram,
     inputs: Vec<Vec<u8>>,
-    native: Option<Native>,
+    native: Option<PeerSource>,
     within: Option<f64>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct BenchKernel {
 pub(crate) fn of_user(name: &'static str, source: &str) -> Result<BenchKernel, Ending> {
     let conditions = conditions(source)?;
     let loaded = of_bytes(format!("{name}.vyre"), source.as_bytes().to_vec(), &conditions.set)?;
-    let native = Some(Native::BuiltIn(format!("user_{name}")));
+    let native = Some(PeerSource::BuiltIn(format!("user_{name}")));
     BenchKernel::new(format!("user: {name}"), loaded, &conditions, native)
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn of_file(file: &Path, native: &[PathBuf], given: &Conditions) -> Re
     let conditions = Conditions { inputs, set, within: given.within.or(own.within) };
     let loaded = of_bytes(file.display().to_string(), bytes, &conditions.set)?;
     let name = file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
-    let native = (!native.is_empty()).then(|| Native::Files(native.to_vec()));
+    let native = (!native.is_empty()).then(|| PeerSource::Files(native.to_vec()));
     BenchKernel::new(name, loaded, &conditions, native)
 }
 
@@ -86,9 +86,9 @@ fn conditions(source: &str) -> Result<Conditions, Ending> {
 impl BenchKernel {
     fn new(
         name: String,
-        loaded: Loaded,
+        loaded: LoadedProgram,
         conditions: &Conditions,
-        native: Option<Native>,
+        native: Option<PeerSource>,
     ) -> Result<BenchKernel, Ending> {
         let inputs = conditions.inputs.gather(&loaded)?;
         Ok(BenchKernel { name, loaded, inputs, native, within: conditions.within })
@@ -174,14 +174,20 @@ impl BenchKernel {
 }
 
 /// Arrays for the C peer: every parameter of the kernel, in order.
-fn arrays_of<'s>(bound: &[(BufferDecl, usize)], uniforms: &[Vec<u8>], sample: &'s Sample) -> Vec<Array<'s>> {
+fn arrays_of<'s>(
+    bound: &[(BufferDecl, usize)],
+    uniforms: &[Vec<u8>],
+    sample: &'s Sample,
+) -> Vec<PeerArray<'s>> {
     let (mut uniforms, mut inputs) = (uniforms.iter(), sample.inputs.iter());
     let array = |(decl, bytes): &(BufferDecl, usize)| {
         let size = decl.element.size();
         match decl.access {
-            Access::Uniform => Array::Value(uniforms.next().cloned().unwrap_or_default(), size),
-            Access::Read | Access::ReadWrite => Array::Input(inputs.next().map_or(&[], Vec::as_slice), size),
-            Access::Output | Access::Workgroup => Array::Zeros(bytes / size, size),
+            Access::Uniform => PeerArray::Value(uniforms.next().cloned().unwrap_or_default(), size),
+            Access::Read | Access::ReadWrite => {
+                PeerArray::Input(inputs.next().map_or(&[], Vec::as_slice), size)
+            }
+            Access::Output | Access::Workgroup => PeerArray::Zeros(bytes / size, size),
         }
     };
     bound.iter().map(array).collect()

@@ -13,7 +13,7 @@ use vyre_samples::{Numbers, Sample};
 
 /// Time budget of a row and the number of rounds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Effort {
+pub(crate) struct RowBudget {
     pub rounds: usize,
     /// Time budget for the rounds.
     pub seconds: f64,
@@ -23,7 +23,7 @@ pub(crate) struct Effort {
     pub first_code: bool,
 }
 
-impl Effort {
+impl RowBudget {
     /// Whether a call takes more than a tenth of the row's budget.
     fn is_slow(&self, call_ns: u64) -> bool {
         call_ns as f64 > self.row_seconds * 1e9 / 10.0
@@ -157,7 +157,7 @@ pub(crate) fn row(
     peers: Result<&Peers, &String>,
     backends: &[Arc<dyn VyreBackend>],
     runtime: Option<&Runtime>,
-    effort: Effort,
+    budget: RowBudget,
     tick: &mut dyn FnMut(f64) -> bool,
 ) -> Row {
     let started = Instant::now();
@@ -166,20 +166,20 @@ pub(crate) fn row(
     let mut contestants = Vec::new();
     let mut limit_operations = 0.0;
     let plans = compile_all(&sample, backends, Schedule::Expensive, &mut faults);
-    let first_code = match effort.first_code {
+    let first_code = match budget.first_code {
         true => compile_all(&sample, backends, Schedule::Cheap, &mut faults),
         false => Vec::new(),
     };
     match peers {
         Ok(peers) => {
-            match limit_peer(task, peers, effort) {
+            match limit_peer(task, peers, budget) {
                 Ok((contestant, done)) => {
                     limit_operations = done;
                     contestants.push(contestant);
                 }
                 Err(fault) => faults.push(format!("limit: {fault}")),
             }
-            match native_peer(task, peers, effort) {
+            match native_peer(task, peers, budget) {
                 Ok(contestant) => contestants.extend(contestant),
                 Err(fault) => faults.push(format!("C: {fault}")),
             }
@@ -190,7 +190,7 @@ pub(crate) fn row(
     let buffers: Vec<Vec<Role>> = plans.iter().map(roles).collect();
     let first_buffers: Vec<Vec<Role>> = first_code.iter().map(roles).collect();
     for (plan, roles) in first_code.iter().zip(&first_buffers) {
-        match resident(plan, roles, &sample, effort) {
+        match resident(plan, roles, &sample, budget) {
             Ok(contestant) => contestants.push(contestant),
             Err(fault) => faults.push(format!("{}: {fault}", plan.name)),
         }
@@ -198,31 +198,31 @@ pub(crate) fn row(
     for (plan, roles) in plans.iter().zip(&buffers) {
         let id = plan.plan.backend().id();
         let mut call_ns = 0;
-        match resident(plan, roles, &sample, effort) {
+        match resident(plan, roles, &sample, budget) {
             Ok(contestant) => {
                 call_ns = contestant.call_ns;
                 contestants.push(contestant);
             }
             Err(fault) => faults.push(format!("{id}: {fault}")),
         }
-        if effort.is_slow(call_ns) {
+        if budget.is_slow(call_ns) {
             let taken = duration(call_ns as f64);
             faults.push(format!("{id} end to end: skipped to save time, since a call takes {taken}"));
             continue;
         }
-        match end_to_end(plan, roles, &sample, effort) {
+        match end_to_end(plan, roles, &sample, budget) {
             Ok(contestant) => contestants.push(contestant),
             Err(fault) => faults.push(format!("{id}: {fault}")),
         }
     }
-    match routed(&sample, backends, runtime, effort) {
+    match routed(&sample, backends, runtime, budget) {
         Ok(contestant) => contestants.extend(contestant),
         Err(fault) => faults.push(format!("routed: {fault}")),
     }
     // However long the preparation took, a quarter of the row's budget is left for measuring.
-    let left = (effort.row_seconds - started.elapsed().as_secs_f64()).max(effort.row_seconds / 4.0);
-    let effort = Effort { seconds: effort.seconds.min(left), ..effort };
-    contest(&mut contestants, effort, &mut faults, tick);
+    let left = (budget.row_seconds - started.elapsed().as_secs_f64()).max(budget.row_seconds / 4.0);
+    let budget = RowBudget { seconds: budget.seconds.min(left), ..budget };
+    contest(&mut contestants, budget, &mut faults, tick);
     for contestant in &contestants {
         if let Runner::Resident { plan, handles } = &contestant.runner {
             for (handle, _) in handles {
@@ -248,15 +248,15 @@ pub(crate) fn row(
 
 /// Number of rounds for each contestant, from its cost per round. The time is divided equally; what
 /// fast contestants do not need goes to slower ones.
-fn turns(costs_ns: &[u64], effort: Effort) -> Vec<usize> {
+fn turns(costs_ns: &[u64], budget: RowBudget) -> Vec<usize> {
     let mut by_cost: Vec<usize> = (0..costs_ns.len()).collect();
     by_cost.sort_by_key(|&number| costs_ns[number]);
     let mut turns = vec![0; costs_ns.len()];
-    let mut left_ns = effort.seconds * 1e9;
+    let mut left_ns = budget.seconds * 1e9;
     for (done, &number) in by_cost.iter().enumerate() {
         let share = left_ns / (costs_ns.len() - done) as f64;
         let cost = costs_ns[number].max(1) as f64;
-        turns[number] = ((share / cost) as usize).min(effort.rounds);
+        turns[number] = ((share / cost) as usize).min(budget.rounds);
         left_ns -= turns[number] as f64 * cost;
     }
     turns
@@ -266,12 +266,12 @@ fn turns(costs_ns: &[u64], effort: Effort) -> Vec<usize> {
 /// single round keeps the time of its checked call.
 fn contest(
     contestants: &mut [Contestant<'_>],
-    effort: Effort,
+    budget: RowBudget,
     faults: &mut Vec<String>,
     tick: &mut dyn FnMut(f64) -> bool,
 ) {
     let mut costs: Vec<u64> = contestants.iter().map(|who| who.call_ns.saturating_mul(who.repeats)).collect();
-    let mut turns = turns(&costs, effort);
+    let mut turns = turns(&costs, budget);
     for (contestant, _) in contestants.iter_mut().zip(&turns).filter(|(_, turns)| **turns == 0) {
         contestant.entry.samples_ns.push(contestant.call_ns as f64);
         let (who, taken) = (&contestant.entry.who, duration(contestant.call_ns as f64));
@@ -279,7 +279,7 @@ fn contest(
     }
     let started = Instant::now();
     let mut numbers = Numbers::new(started.elapsed().as_nanos() as u64 ^ u64::from(std::process::id()));
-    let limit = Duration::from_secs_f64(effort.seconds);
+    let limit = Duration::from_secs_f64(budget.seconds);
     let rounds = turns.iter().copied().max().unwrap_or(0);
     for round in 0..rounds {
         let mut order: Vec<usize> = (0..contestants.len()).filter(|&number| round < turns[number]).collect();
@@ -303,7 +303,7 @@ fn contest(
                 Err(fault) => faults.push(format!("{}: {fault}", contestant.entry.who)),
             }
         }
-        let spent = started.elapsed().as_secs_f64() / effort.seconds.max(1e-9);
+        let spent = started.elapsed().as_secs_f64() / budget.seconds.max(1e-9);
         let share = spent.max((round + 1) as f64 / rounds as f64);
         if !tick(share.min(1.0)) || (started.elapsed() > limit && round >= 2) {
             return;
@@ -363,29 +363,33 @@ fn contestant<'a>(
     who: String,
     mut runner: Runner<'a>,
     first_ns: u64,
-    effort: Effort,
+    budget: RowBudget,
 ) -> Result<Contestant<'a>, String> {
-    let call_ns = if first_ns as f64 > effort.row_seconds * 1e9 / 2.0 { first_ns } else { runner.run(1)? };
+    let call_ns = if first_ns as f64 > budget.row_seconds * 1e9 / 2.0 { first_ns } else { runner.run(1)? };
     let mut entry = RowEntry::new(who);
     entry.first_call_ns = first_ns as f64;
     Ok(Contestant { entry, runner, repeats: repeats(call_ns), call_ns })
 }
 
-fn limit_peer(task: &BenchTask, peers: &Peers, effort: Effort) -> Result<(Contestant<'static>, f64), String> {
+fn limit_peer(
+    task: &BenchTask,
+    peers: &Peers,
+    budget: RowBudget,
+) -> Result<(Contestant<'static>, f64), String> {
     let mut peer = peers.start_limit(task.limit, task.bytes)?;
     let first = peer.run(1)?;
     let mut operations = 0.0;
     if task.limit == Limit::MultiplyAdd {
         operations = u64::from_le_bytes(peer.array(1)?.try_into().unwrap_or_default()) as f64;
     }
-    Ok((contestant("limit".into(), Runner::Peer(peer), first, effort)?, operations))
+    Ok((contestant("limit".into(), Runner::Peer(peer), first, budget)?, operations))
 }
 
 /// Starts the equivalent C peer, if there is one, and checks its results.
 fn native_peer<'a>(
     task: &BenchTask,
     peers: &Peers,
-    effort: Effort,
+    budget: RowBudget,
 ) -> Result<Option<Contestant<'a>>, String> {
     let Some(native) = &task.native else { return Ok(None) };
     let mut peer = peers.start(native, &(task.arrays)(&task.sample))?;
@@ -395,14 +399,14 @@ fn native_peer<'a>(
             return Err(format!("wrong result: {fault}"));
         }
     }
-    contestant("C".into(), Runner::Peer(peer), first, effort).map(Some)
+    contestant("C".into(), Runner::Peer(peer), first, budget).map(Some)
 }
 
 fn resident<'a>(
     compiled: &Compiled,
     roles: &'a [Role],
     sample: &Sample,
-    effort: Effort,
+    budget: RowBudget,
 ) -> Result<Contestant<'a>, String> {
     let plan = compiled.plan.clone();
     let backend = plan.backend().clone();
@@ -434,7 +438,7 @@ fn resident<'a>(
     if let Some(fault) = sample.fault(&outputs) {
         return Err(format!("wrong result: {fault}"));
     }
-    let mut made = contestant(compiled.name.clone(), runner, first, effort)?;
+    let mut made = contestant(compiled.name.clone(), runner, first, budget)?;
     made.entry.compile_ns = compiled.compile_ns;
     made.entry.programs = compiled.programs;
     made.entry.dispatches = plan.dispatches();
@@ -445,7 +449,7 @@ fn end_to_end<'a>(
     compiled: &Compiled,
     roles: &'a [Role],
     sample: &'a Sample,
-    effort: Effort,
+    budget: RowBudget,
 ) -> Result<Contestant<'a>, String> {
     let plan = compiled.plan.clone();
     let mut given = sample.inputs.iter();
@@ -466,7 +470,7 @@ fn end_to_end<'a>(
     {
         return Err(format!("wrong result: {fault}"));
     }
-    let mut made = contestant(name, runner, first, effort)?;
+    let mut made = contestant(name, runner, first, budget)?;
     made.entry.dispatches = plan.dispatches();
     Ok(made)
 }
@@ -483,7 +487,7 @@ fn routed<'a>(
     sample: &Arc<Sample>,
     backends: &[Arc<dyn VyreBackend>],
     runtime: Option<&Runtime>,
-    effort: Effort,
+    budget: RowBudget,
 ) -> Result<Option<Contestant<'a>>, String> {
     let (Some(runtime), Some(backend)) = (runtime, backends.first()) else { return Ok(None) };
     let plan_on = |backend: &Arc<dyn VyreBackend>| (sample.plan)(&backend.device_profile());
@@ -514,7 +518,7 @@ fn routed<'a>(
     runtime.settle();
     let mut runner = Runner::Routed(Box::new(routed));
     let first = runner.run(1)?;
-    contestant("routed".into(), runner, first, effort).map(Some)
+    contestant("routed".into(), runner, first, budget).map(Some)
 }
 
 /// Initial contents of every buffer of a plan.

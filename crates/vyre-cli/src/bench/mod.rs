@@ -19,7 +19,7 @@ use crate::files::{self, write};
 use crate::output::{Ending, print, warn};
 use crate::quantity;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use measure::Effort;
+use measure::RowBudget;
 use native::Peers;
 use report::{BenchReport, Row, SCHEMA};
 use std::io::IsTerminal;
@@ -33,11 +33,12 @@ use workloads::{WORKLOADS, Workload};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each figure is a multiple of the machine's limit, the best of the run for its kind: copying, updating or reading as many bytes
-as the workload moves at least, or doing its multiply-adds, with all threads. `C` is plain C from bench/native, compiled
-by `cc -O3 -march=native` when the benchmark starts; rows called `user` are kernels that are not from the catalogue, beside
-their C (bench/user). A backend's own column has its data resident; `end to end` starts
-and ends in host memory; `routed` calls the runtime, which picks a backend.
+Each figure is a multiple of the machine's limit, the best time of the run for copying, updating or \
+reading the least number of bytes that the workload has to move, or for its multiply-adds, with all \
+threads. `C` is plain C from bench/native, compiled by `cc -O3 -march=native` when the benchmark starts; \
+rows called `user` are kernels outside the catalogue, with their C (bench/user). In a backend's own column \
+the data is resident; `end to end` starts and ends in host memory; `routed` calls the runtime, which \
+selects a backend.
 
 Examples:
   vyre bench                                  the whole table, within ten minutes
@@ -121,12 +122,12 @@ struct Budget {
 
 impl Budget {
     /// Budget of the next row when `rows` rows are left, including that one.
-    fn share(&self, rows: usize) -> Effort {
+    fn share(&self, rows: usize) -> RowBudget {
         let left = self.limit.saturating_sub(self.started.elapsed()).as_secs_f64();
         // A row that starts after the deadline is still measured.
         let row_seconds = (left / rows.max(1) as f64).max(1.0);
         let Budget { rounds, first_code, .. } = *self;
-        Effort { rounds, seconds: self.seconds.min(row_seconds), row_seconds, first_code }
+        RowBudget { rounds, seconds: self.seconds.min(row_seconds), row_seconds, first_code }
     }
 }
 

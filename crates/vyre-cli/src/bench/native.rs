@@ -3,7 +3,7 @@
 //! A peer keeps its arrays between runs and times itself, so that it reports the work alone.
 //! Between runs it blocks on its pipe and takes no time from the other contestants.
 
-use super::workloads::{Array, Limit};
+use super::workloads::{Limit, PeerArray};
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -47,7 +47,7 @@ const FLAGS: &[&str] = &["-O3", "-march=native", "-ffp-contract=off", "-fopenmp"
 
 /// C source of a peer.
 #[derive(Clone, Debug)]
-pub(crate) enum Native {
+pub(crate) enum PeerSource {
     /// Name of a built-in peer.
     BuiltIn(String),
     /// The user's C file, and objects or libraries to link with it.
@@ -78,10 +78,12 @@ impl Peers {
     }
 
     /// Compiles a peer unless its executable exists already.
-    fn compile(&self, native: &Native) -> Result<PathBuf, String> {
+    fn compile(&self, native: &PeerSource) -> Result<PathBuf, String> {
         let (program, sources) = match native {
-            Native::BuiltIn(name) => (self.folder.join(name), vec![self.folder.join(format!("{name}.c"))]),
-            Native::Files(paths) => (self.folder.join("given"), paths.clone()),
+            PeerSource::BuiltIn(name) => {
+                (self.folder.join(name), vec![self.folder.join(format!("{name}.c"))])
+            }
+            PeerSource::Files(paths) => (self.folder.join("given"), paths.clone()),
         };
         if program.exists() {
             return Ok(program);
@@ -104,22 +106,22 @@ impl Peers {
     }
 
     /// Compiles and starts a native peer.
-    pub(crate) fn start(&self, native: &Native, arrays: &[Array<'_>]) -> Result<Peer, String> {
+    pub(crate) fn start(&self, native: &PeerSource, arrays: &[PeerArray<'_>]) -> Result<Peer, String> {
         Peer::start(&self.compile(native)?, arrays)
     }
 
     /// Starts the peer that measures a limit: it moves `bytes` bytes, or does a fixed number of
     /// multiply-adds.
     pub(crate) fn start_limit(&self, limit: Limit, bytes: u64) -> Result<Peer, String> {
-        let program = self.compile(&Native::BuiltIn(format!("limit_{}", limit.name())))?;
+        let program = self.compile(&PeerSource::BuiltIn(format!("limit_{}", limit.name())))?;
         let bytes = bytes as usize;
         let rounds = 300_000_u64.to_le_bytes();
         let arrays = match limit {
-            Limit::Copy => vec![Array::Zeros(bytes / 2, 1), Array::Zeros(bytes / 2, 1)],
-            Limit::Update => vec![Array::Zeros(bytes / 8, 4)],
-            Limit::Read => vec![Array::Zeros(bytes / 8, 8), Array::Zeros(1, 8)],
+            Limit::Copy => vec![PeerArray::Zeros(bytes / 2, 1), PeerArray::Zeros(bytes / 2, 1)],
+            Limit::Update => vec![PeerArray::Zeros(bytes / 8, 4)],
+            Limit::Read => vec![PeerArray::Zeros(bytes / 8, 8), PeerArray::Zeros(1, 8)],
             Limit::MultiplyAdd => {
-                vec![Array::Input(&rounds, 8), Array::Zeros(1, 8), Array::Zeros(1, 4)]
+                vec![PeerArray::Input(&rounds, 8), PeerArray::Zeros(1, 8), PeerArray::Zeros(1, 4)]
             }
         };
         Peer::start(&program, &arrays)
@@ -142,7 +144,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    fn start(program: &Path, arrays: &[Array<'_>]) -> Result<Peer, String> {
+    fn start(program: &Path, arrays: &[PeerArray<'_>]) -> Result<Peer, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", program.display());
         let mut process = Command::new(program)
             // Idle peer threads must sleep soon after a run, or they take time from the next
@@ -160,15 +162,15 @@ impl Peer {
         Ok(peer)
     }
 
-    fn send(&mut self, arrays: &[Array<'_>]) -> std::io::Result<()> {
+    fn send(&mut self, arrays: &[PeerArray<'_>]) -> std::io::Result<()> {
         self.commands.write_all(&(arrays.len() as u64).to_le_bytes())?;
         for array in arrays {
             let zeros;
             let (bytes, size, restored): (&[u8], usize, u64) = match array {
-                Array::Value(bytes, size) => (bytes, *size, 0),
-                Array::Input(bytes, size) => (bytes, *size, 0),
-                Array::Restored(bytes, size) => (bytes, *size, 1),
-                Array::Zeros(count, size) => {
+                PeerArray::Value(bytes, size) => (bytes, *size, 0),
+                PeerArray::Input(bytes, size) => (bytes, *size, 0),
+                PeerArray::Restored(bytes, size) => (bytes, *size, 1),
+                PeerArray::Zeros(count, size) => {
                     zeros = vec![0; count * size];
                     (&zeros, *size, 0)
                 }

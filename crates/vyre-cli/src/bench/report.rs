@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_tells_the_change_of_the_multiple() {
+    fn a_comparison_shows_the_change_of_the_multiple() {
         let text = report(3.0).comparison(&report(1.0));
         let row = text.lines().find(|line| line.contains("cpu"));
         assert_eq!(row.map(|row| row.contains("+200%")), Some(true), "{text}");

@@ -1,7 +1,7 @@
 //! The benchmark's workloads: one row each, with the machine limit it is measured against and its
 //! native peer.
 
-use super::native::Native;
+use super::native::PeerSource;
 use std::sync::Arc;
 use vyre::catalogue::matmul::Sizes;
 use vyre::catalogue::scan::ScanKind;
@@ -37,7 +37,7 @@ impl Limit {
 }
 
 /// Array passed to a native peer.
-pub(crate) enum Array<'s> {
+pub(crate) enum PeerArray<'s> {
     /// Bytes of a parameter, and the element size in bytes.
     Value(Vec<u8>, usize),
     /// Bytes of one of the sample's inputs, and the element size in bytes.
@@ -58,7 +58,7 @@ pub(crate) struct Workload {
     pub limit: Limit,
     pub sample: fn() -> Sample,
     /// Arrays passed to the peer, in its argument order.
-    pub arrays: fn(&Sample) -> Vec<Array<'_>>,
+    pub arrays: fn(&Sample) -> Vec<PeerArray<'_>>,
     /// Pairs of a peer array and the output that it must match within `agreement`.
     pub results: &'static [(usize, usize)],
     pub agreement: Agreement,
@@ -74,7 +74,7 @@ impl Workload {
         let sample = Arc::new((self.sample)());
         BenchTask {
             name: self.name.into(),
-            native: Some(Native::BuiltIn(self.native.into())),
+            native: Some(PeerSource::BuiltIn(self.native.into())),
             limit: self.limit,
             bytes: self.bytes,
             operations: (self.operations)(&sample),
@@ -87,7 +87,7 @@ impl Workload {
 }
 
 /// Builds the peer's arrays from a sample.
-pub(crate) type Arrays = Box<dyn for<'s> Fn(&'s Sample) -> Vec<Array<'s>>>;
+pub(crate) type Arrays = Box<dyn for<'s> Fn(&'s Sample) -> Vec<PeerArray<'s>>>;
 /// Compares a peer's output with the expected bytes and describes any mismatch. The arguments are
 /// the output's index, the expected bytes and the actual bytes.
 pub(crate) type Fault = Box<dyn Fn(usize, &[u8], &[u8]) -> Option<String>>;
@@ -95,7 +95,7 @@ pub(crate) type Fault = Box<dyn Fn(usize, &[u8], &[u8]) -> Option<String>>;
 /// Row that is ready to be measured.
 pub(crate) struct BenchTask {
     pub name: String,
-    pub native: Option<Native>,
+    pub native: Option<PeerSource>,
     pub limit: Limit,
     pub bytes: u64,
     pub operations: f64,
@@ -109,24 +109,24 @@ pub(crate) struct BenchTask {
 const NEAR: Agreement = Agreement::Within { absolute: 1e-3, relative: 1e-3 };
 const M: u64 = 1 << 20;
 
-fn saxpy_arrays(sample: &Sample) -> Vec<Array<'_>> {
-    let [x, y] = [0, 1].map(|k| Array::Input(&sample.inputs[k], 4));
-    vec![Array::Value(2.5_f32.to_le_bytes().into(), 4), x, y]
+fn saxpy_arrays(sample: &Sample) -> Vec<PeerArray<'_>> {
+    let [x, y] = [0, 1].map(|k| PeerArray::Input(&sample.inputs[k], 4));
+    vec![PeerArray::Value(2.5_f32.to_le_bytes().into(), 4), x, y]
 }
 
-fn to_one(sample: &Sample) -> Vec<Array<'_>> {
-    vec![Array::Input(&sample.inputs[0], 4), Array::Zeros(1, 4)]
+fn to_one(sample: &Sample) -> Vec<PeerArray<'_>> {
+    vec![PeerArray::Input(&sample.inputs[0], 4), PeerArray::Zeros(1, 4)]
 }
 
 fn square_product(side: u32) -> Sample {
     matmul::matmul_sample(Sizes { rows: side, depth: side, columns: side })
 }
 
-fn product_arrays(sample: &Sample) -> Vec<Array<'_>> {
+fn product_arrays(sample: &Sample) -> Vec<PeerArray<'_>> {
     let count = sample.expected[0].len() / 4;
     let side = count.isqrt() as u32;
-    let [a, b] = [0, 1].map(|k| Array::Input(&sample.inputs[k], 4));
-    vec![Array::Value(side.to_le_bytes().into(), 4), a, b, Array::Zeros(count, 4)]
+    let [a, b] = [0, 1].map(|k| PeerArray::Input(&sample.inputs[k], 4));
+    vec![PeerArray::Value(side.to_le_bytes().into(), 4), a, b, PeerArray::Zeros(count, 4)]
 }
 
 fn saxpy_operations(sample: &Sample) -> f64 {
@@ -172,7 +172,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         limit: Limit::Copy,
         sample: || scan::scan_sample(ScanKind::Inclusive, DataType::U32, 1 << 24),
         arrays: |sample| {
-            vec![Array::Input(&sample.inputs[0], 4), Array::Zeros(1, 4), Array::Zeros(1 << 24, 4)]
+            vec![PeerArray::Input(&sample.inputs[0], 4), PeerArray::Zeros(1, 4), PeerArray::Zeros(1 << 24, 4)]
         },
         results: &[(2, 0)],
         agreement: Agreement::Bits,
@@ -184,7 +184,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         native: "histogram",
         limit: Limit::Read,
         sample: || histogram::histogram_sample(DataType::U8, 256, 1 << 24),
-        arrays: |sample| vec![Array::Input(&sample.inputs[0], 1), Array::Zeros(256, 4)],
+        arrays: |sample| vec![PeerArray::Input(&sample.inputs[0], 1), PeerArray::Zeros(256, 4)],
         results: &[(1, 0)],
         agreement: Agreement::Bits,
         bytes: 16 * M,
@@ -196,8 +196,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         limit: Limit::Copy,
         sample: || grid::jacobi_sample(4096, 4096),
         arrays: |sample| {
-            let side = Array::Value(4096_u32.to_le_bytes().into(), 4);
-            vec![side, Array::Input(&sample.inputs[0], 4), Array::Zeros(1 << 24, 4)]
+            let side = PeerArray::Value(4096_u32.to_le_bytes().into(), 4);
+            vec![side, PeerArray::Input(&sample.inputs[0], 4), PeerArray::Zeros(1 << 24, 4)]
         },
         results: &[(2, 0)],
         agreement: Agreement::Bits,
@@ -211,7 +211,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         native: "mandelbrot",
         limit: Limit::MultiplyAdd,
         sample: || grid::mandelbrot_sample(1024, 1024, 256),
-        arrays: |_| vec![Array::Value(1024_u32.to_le_bytes().into(), 4), Array::Zeros(1 << 20, 4)],
+        arrays: |_| vec![PeerArray::Value(1024_u32.to_le_bytes().into(), 4), PeerArray::Zeros(1 << 20, 4)],
         results: &[(1, 0)],
         agreement: Agreement::Bits,
         bytes: 4 * M,
@@ -224,9 +224,9 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         limit: Limit::Copy,
         sample: || elementwise::black_scholes_sample(1 << 20),
         arrays: |sample| {
-            let parameters = [0.02_f32, 0.3].map(|value| Array::Value(value.to_le_bytes().into(), 4));
-            let inputs = sample.inputs.iter().map(|input| Array::Input(input, 4));
-            let outputs = [(); 2].map(|()| Array::Zeros(1 << 20, 4));
+            let parameters = [0.02_f32, 0.3].map(|value| PeerArray::Value(value.to_le_bytes().into(), 4));
+            let inputs = sample.inputs.iter().map(|input| PeerArray::Input(input, 4));
+            let outputs = [(); 2].map(|()| PeerArray::Zeros(1 << 20, 4));
             parameters.into_iter().chain(inputs).chain(outputs).collect()
         },
         results: &[(5, 0), (6, 1)],
@@ -241,8 +241,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         limit: Limit::Copy,
         sample: || softmax::rows_sample(4096, 1024),
         arrays: |sample| {
-            let columns = Array::Value(1024_u32.to_le_bytes().into(), 4);
-            vec![columns, Array::Input(&sample.inputs[0], 4), Array::Zeros(4 << 20, 4)]
+            let columns = PeerArray::Value(1024_u32.to_le_bytes().into(), 4);
+            vec![columns, PeerArray::Input(&sample.inputs[0], 4), PeerArray::Zeros(4 << 20, 4)]
         },
         results: &[(2, 0)],
         agreement: NEAR,
@@ -255,7 +255,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         native: "murmur3",
         limit: Limit::Copy,
         sample: || elementwise::murmur3_sample(1 << 24),
-        arrays: |sample| vec![Array::Input(&sample.inputs[0], 4), Array::Zeros(1 << 24, 4)],
+        arrays: |sample| vec![PeerArray::Input(&sample.inputs[0], 4), PeerArray::Zeros(1 << 24, 4)],
         results: &[(1, 0)],
         agreement: Agreement::Bits,
         bytes: 128 * M,
@@ -266,7 +266,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         native: "sort_u32",
         limit: Limit::Copy,
         sample: || sort::keys_sample(Key::U32, 1 << 22),
-        arrays: |sample| vec![Array::Restored(&sample.inputs[0], 4), Array::Zeros(1 << 22, 4)],
+        arrays: |sample| vec![PeerArray::Restored(&sample.inputs[0], 4), PeerArray::Zeros(1 << 22, 4)],
         results: &[(0, 0)],
         agreement: Agreement::Bits,
         bytes: 32 * M,

@@ -6,9 +6,9 @@
 pub(crate) mod page;
 mod plot;
 
-use crate::devices::{self, Device};
+use crate::devices::{self, LinkedBackend};
 use crate::output::{Ending, print};
-use crate::tables::{Kind, TableFile};
+use crate::tables::{TableFile, TableKind};
 use crate::{cache, files};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,8 +20,9 @@ use vyre_foundation::hints::{HotPathHints, RegionRecord};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The page shows the devices, the routes with their measurements, what the tuner tried, the regions that take the time, and
-the state of the tables. Numbers are those in the tables; `vyre certify` and `vyre tune` make more of them.
+The page shows the devices, the routes with their measurements, what the tuner tried, the regions that \
+take the most time, and the state of the tables. All numbers come from the tables; `vyre certify` and \
+`vyre tune` add to them.
 
 Examples:
   vyre report --out report.html
@@ -37,7 +38,7 @@ pub(crate) struct Arguments {
 
 /// Contents of the page.
 struct Facts {
-    devices: Vec<Device>,
+    devices: Vec<LinkedBackend>,
     routes: Vec<Route>,
     tuned: Vec<Tuned>,
     /// Sorted by total time, largest first.
@@ -137,7 +138,7 @@ fn routes(places: &Storage) -> Vec<Route> {
 
 fn tuned(files: &[TableFile]) -> Vec<Tuned> {
     let mut tuned = Vec::new();
-    for file in files.iter().filter(|file| file.kind == Kind::Tuner) {
+    for file in files.iter().filter(|file| file.kind == TableKind::Tuner) {
         let Ok(cache) = TunerCache::load(&file.path) else { continue };
         let adapter = file.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         for key in cache.keys() {

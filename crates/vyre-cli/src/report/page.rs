@@ -2,9 +2,9 @@
 
 use super::plot::{self, Curve, Curves, TimeAxis};
 use super::{Facts, Route, Tuned};
-use crate::devices::{Device, DeviceState, class, strictness};
+use crate::devices::{DeviceState, LinkedBackend, class, strictness};
 use crate::quantity;
-use crate::tables::Kind;
+use crate::tables::TableKind;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use vyre_driver::pipeline::COMPILER_VERSION;
@@ -76,7 +76,7 @@ fn series(backends: &[String], backend: &str) -> String {
     format!("series-{}", at % SERIES)
 }
 
-fn devices(devices: &[Device]) -> String {
+fn devices(devices: &[LinkedBackend]) -> String {
     let mut body = String::from("<div class=\"cards\">\n");
     for (at, device) in devices.iter().enumerate() {
         let id = escape(device.id);
@@ -313,7 +313,7 @@ fn tables(facts: &Facts) -> String {
     let mut body = String::from("<div class=\"cards\">\n");
     for file in &facts.files {
         let (chip, state) = match (&file.rows, file.kind) {
-            (_, Kind::SetAside) => ("warning", "damaged, no longer used".to_string()),
+            (_, TableKind::SetAside) => ("warning", "damaged, no longer used".to_string()),
             (Ok(rows), _) => ("selected", format!("{rows} rows")),
             (Err(error), _) => ("broken", error.to_string()),
         };

@@ -19,7 +19,7 @@ fn figures_and_a_page_are_written_and_compared() {
 }
 
 #[test]
-fn wrong_arguments_are_told() {
+fn wrong_arguments_are_reported() {
     let bench = Bench::new();
     let (_, err) = bench.check(&["bench", "--only", "no such row"], 2);
     assert!(err.contains("saxpy 2^24"), "{err}");
@@ -34,7 +34,7 @@ const IN_C: &str = "#include \"peer.h\"\nvoid run(void *const *data, const size_
     for (size_t i = 0; i < count[1]; i++) y[i] = FACTOR * x[i];\n}\n";
 
 #[test]
-fn anybodys_kernel_is_measured_beside_anybodys_c() {
+fn any_kernel_is_compared_with_any_c() {
     let bench = Bench::new();
     let kernel = bench.file("double.vyre", DOUBLE);
     let row = ["bench", "--quick", "--rounds", "1", "--backend", "cpu", "--kernel", &kernel];

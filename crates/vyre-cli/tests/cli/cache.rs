@@ -100,7 +100,7 @@ fn links_that_lead_in_a_circle_are_found() {
 }
 
 #[test]
-fn how_often_compiled_programs_were_at_hand_is_told() {
+fn the_hit_rate_of_compiled_programs_is_shown() {
     let bench = Bench::new();
     let (out, _) = bench.check(&["cache", "stats", "--alarm", "100"], 0);
     assert_eq!(out, "compiled programs in 0 runs: 0 hits, 0 misses, no rate yet\n");

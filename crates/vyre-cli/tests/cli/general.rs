@@ -69,7 +69,7 @@ fn verbosity_goes_to_standard_error() {
 }
 
 #[test]
-fn values_of_variables_that_nobody_understands_are_named() {
+fn invalid_values_of_variables_are_named() {
     let (bench, arguments) = (Bench::new(), ["ops", "--json"]);
     let mut command = bench.command(&arguments);
     command.env("VYRE_FROZEN", "perhaps").env("VYRE_AUTOTUNER", "off");

@@ -151,7 +151,7 @@ fn explanations_and_traces() {
 }
 
 #[test]
-fn it_tells_whose_fault_it_is() {
+fn it_says_whose_fault_it_is() {
     let bench = Bench::new();
     let (saxpy, mandelbrot) = (example("saxpy.vyre"), example("mandelbrot.vyre"));
     let (trap, invalid) = (bench.file("trap.vyre", TRAP), bench.file("invalid.vyre", INVALID));

@@ -9,7 +9,7 @@ use vyre_foundation::legalise::{WantedPasses, legalise};
 use vyre_foundation::messages;
 use vyre_foundation::ops::Op;
 use vyre_foundation::optimize::{Assume, Pass, Schedule, Target, optimize};
-use vyre_reference::{Fault, RunError, run};
+use vyre_reference::{FaultKind, RunError, run};
 
 /// Number of generated programs per test; `VYRE_CASES` overrides it.
 fn cases(default: u64) -> u64 {
@@ -22,7 +22,7 @@ fn outcome(kernel: &Kernel, case: &Case) -> Result<Vec<Vec<u8>>, String> {
     let inputs: Vec<&[u8]> = case.inputs.iter().map(Vec::as_slice).collect();
     let options = vyre_reference::RunOptions { sanitize: true, ..vyre_reference::RunOptions::default() };
     match run(kernel, &inputs, &options) {
-        Ok(done) => match done.reports.iter().find(|report| report.fault == Fault::WrongProof) {
+        Ok(done) => match done.reports.iter().find(|report| report.fault == FaultKind::WrongProof) {
             None => Ok(done.outputs),
             Some(report) => Err(report.to_string()),
         },

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use vyre_conform::differential::{Comparison, Runner, Variation};
+use vyre_conform::differential::{ComparisonOutcome, Runner, Variation};
 use vyre_conform::generate::{Generator, Options};
 use vyre_conform::seeds::Seeds;
 use vyre_cpu::Cpu;
@@ -27,7 +27,7 @@ fn generated_programs_give_the_interpreters_bits() -> Result<(), BackendError> {
         ];
         for (schedule, workgroup) in ways {
             let variation = Variation::Backend { backend: 0, schedule, workgroup };
-            if let Comparison::Different(difference) = runner.compare(&case, &variation) {
+            if let ComparisonOutcome::Different(difference) = runner.compare(&case, &variation) {
                 panic!("seed {seed}, {variation}: {difference}\n{}", case.program);
             }
         }

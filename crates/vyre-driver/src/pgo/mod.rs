@@ -24,7 +24,8 @@
 mod certify;
 
 use crate::tables::{
-    self, Fault, TableError, TableFormat, UserFolder, now_ns, saturated, stamp_after, stamp_counts, user_file,
+    self, InvalidTable, TableError, TableFormat, UserFolder, now_ns, saturated, stamp_after, stamp_counts,
+    user_file,
 };
 use crate::{BackendError, DispatchConfig, VyreBackend};
 use certify::Certification;
@@ -439,7 +440,7 @@ impl TableFormat for PgoTable {
     const SCHEMA: u32 = 2;
     const GROWS: bool = true;
 
-    fn add(&mut self, rows: &PgoTable) -> Result<(), Fault> {
+    fn add(&mut self, rows: &PgoTable) -> Result<(), InvalidTable> {
         self.merge(rows);
         Ok(())
     }

@@ -107,7 +107,7 @@ impl PipelineCacheAudit {
         }
     }
 
-    /// Saves the counts so far beside those of other runs; a file keeps the last 256 runs.
+    /// Saves the counts so far along with those of other runs; a file keeps the last 256 runs.
     pub fn save(&self, path: &Path) -> Result<(), TableError> {
         let PipelineCacheAuditSnapshot { hits, misses, unknowns, .. } = self.snapshot(0);
         if (hits, misses, unknowns) == (0, 0, 0) {

@@ -17,6 +17,7 @@ pub(super) struct Probed {
     pub(super) acquisition_ns: u64,
 }
 
+/// A hundred times what opening PoCL and lavapipe takes (90 ms for both).
 static PROBE_LIMIT_MS: AtomicU64 = AtomicU64::new(10_000);
 
 /// Sets the time limit for opening a backend during selection; the default is 10 seconds. Has an

@@ -101,7 +101,9 @@ pub fn compare_selection_facts(a: &SelectionFacts, b: &SelectionFacts) -> Orderi
         .then(a.id.cmp(b.id))
 }
 
-/// The capability of a device as one number.
+/// The capability of a device as one number. The weights put room for data first, then parallelism,
+/// then optional features. They are chosen, not measured: they only order devices until calls are
+/// measured.
 pub fn capability_score(profile: &DeviceProfile) -> u32 {
     let weights = [
         (profile.max_storage_buffer_binding_size > 0, 16),

@@ -174,7 +174,7 @@ reasons! {
     Frozen "routing is frozen, and a verified row of the routing table names it";
 }
 
-/// Work to do on another thread, beside the call. Its recipient reports the outcome.
+/// Work to do on another thread, alongside the call. Its recipient reports the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
     /// Compare the backend's results with the oracle's, on the program cut to at most 4,096
@@ -195,7 +195,7 @@ pub struct Route {
     pub backend: BackendIndex,
     /// Why it was chosen.
     pub reason: Reason,
-    /// Work to do beside the call.
+    /// Work to do alongside the call.
     pub background: Option<Background>,
     pub(super) bucket: u8,
     pub(super) home: Option<BackendIndex>,

@@ -12,8 +12,9 @@
 
 use super::statistics::{Pace, SAFETY};
 
-// The simulated machines of `filetests/routing` set these constants. Beside each is what other
-// values do there: the bounds that break, or the mean overhead over all machines, which is 0.58%.
+// The simulated machines of `filetests/routing` set these constants. The comment on each says what
+// other values do there: the bounds that break, or the mean overhead over all machines, which is
+// 0.58%.
 
 /// Share of a program's time that its probes can cost: the promise that the machines check.
 pub(super) const PROBE_SHARE: f64 = 0.01;

@@ -39,7 +39,7 @@ const CALLS_OF_A_STALE_LEVEL: u64 = 4;
 /// (`used_again`).
 const LEAST_DEVIATION: f64 = 0.02;
 /// Residuals are capped at this in the CUSUM, or at three deviations if that is more: one call,
-/// however slow, is not a change. 4: a few slow calls beside vyre's own work make it leave the
+/// however slow, is not a change. 4: a few slow calls during vyre's own work make it leave the
 /// faster backend (`disturbed_calls`). Without the deviations, the allowance of a noisy backend
 /// that becomes slower grows beyond the cap, and it is never left.
 const LARGEST_STEP: f64 = 1.0;

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_that_ran_again_stands_as_before_but_is_not_checked_sooner() {
+    fn a_backend_that_ran_again_keeps_its_standing_and_is_not_checked_sooner() {
         let trust = Trust::default();
         trust.quarantine("no", 0);
         trust.recover();

@@ -1,6 +1,6 @@
 //! Reads, locks and replaces the files of tables; the [parent module](super) documents the rules.
 
-use super::{Fault, TableError, TableFormat, added};
+use super::{InvalidTable, TableError, TableFormat, appended_rows};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -80,7 +80,7 @@ impl<T: TableFormat> OnDisk<T> {
         }
         loop {
             let body = self.table.print().map_err(|fault| TableError::malformed(&self.path, fault))?;
-            let sum = if T::GROWS { added::sum_of(&body) } else { String::new() };
+            let sum = if T::GROWS { appended_rows::sum_of(&body) } else { String::new() };
             let text = format!("# vyre {}, schema {}{sum}\n{body}", T::KIND, T::SCHEMA);
             if text.len() as u64 <= MAX_BYTES {
                 return Ok(text);
@@ -140,10 +140,11 @@ impl TableLock {
             Ok(None) | Err(_) => return Ok(false),
         };
         let own_schema = schema_of::<T>(&String::from_utf8_lossy(first_line(&bytes))) == Some(T::SCHEMA);
-        if !T::GROWS || !own_schema || !added::is_worth_it(&bytes) {
+        if !T::GROWS || !own_schema || !appended_rows::is_worth_it(&bytes) {
             return Ok(false);
         }
-        let part = added::part(&rows.print().map_err(|fault| TableError::malformed(&self.path, fault))?);
+        let part =
+            appended_rows::part(&rows.print().map_err(|fault| TableError::malformed(&self.path, fault))?);
         if (bytes.len() + part.len()) as u64 > MAX_BYTES {
             return Ok(false);
         }
@@ -225,8 +226,8 @@ pub(super) fn parse_bytes<T: TableFormat>(path: &Path, bytes: Vec<u8>) -> Result
         return Err(TableError::Newer { path: path.to_owned(), found, known: T::SCHEMA });
     }
     let parse = || {
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(Fault::whole);
-        let parts = added::split(&bytes)?;
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(InvalidTable::whole);
+        let parts = appended_rows::split(&bytes)?;
         let own = text(parts.own)?;
         let mut table = T::parse(&own)?;
         parts.added.iter().try_for_each(|rows| table.add(&T::parse(&text(rows)?)?))?;

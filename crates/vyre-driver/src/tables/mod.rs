@@ -6,7 +6,7 @@
 //!   wins), writes `<file>.tmp`, flushes it to disk and renames it over the table. Only the lock
 //!   holder touches `<file>.tmp`, so the next save replaces one that a killed process left behind.
 //!   New rows of a large routing table are appended instead, until they amount to a quarter of it
-//!   (`added.rs`).
+//!   (`appended_rows.rs`).
 //! - **Loading** takes no lock: a table is replaced atomically, and appended rows count only once
 //!   they are complete.
 //! - **A corrupt file** makes loading fail and stays unchanged; saving first renames it to
@@ -28,7 +28,7 @@
 //! - **Forgetting** means deleting the file: a save adds and replaces rows; it removes none, except
 //!   from a full table.
 
-mod added;
+mod appended_rows;
 mod file;
 mod location;
 mod rows;
@@ -57,18 +57,18 @@ pub(crate) trait TableFormat: Default + Serialize + DeserializeOwned {
     const GROWS: bool = false;
 
     /// Parses the rows; TOML skips comments, including the first line.
-    fn parse(text: &str) -> Result<Self, Fault> {
-        toml::from_str(text).map_err(Fault::whole)
+    fn parse(text: &str) -> Result<Self, InvalidTable> {
+        toml::from_str(text).map_err(InvalidTable::whole)
     }
 
     /// The rows as TOML, without the first line.
-    fn print(&self) -> Result<String, Fault> {
-        toml::to_string(self).map_err(Fault::whole)
+    fn print(&self) -> Result<String, InvalidTable> {
+        toml::to_string(self).map_err(InvalidTable::whole)
     }
 
     /// Merges the rows of another table into this one.
-    fn add(&mut self, _rows: &Self) -> Result<(), Fault> {
-        Err(Fault::whole("nothing is ever added at the end of such a table"))
+    fn add(&mut self, _rows: &Self) -> Result<(), InvalidTable> {
+        Err(InvalidTable::whole("nothing is ever added at the end of such a table"))
     }
 
     /// Number of rows.
@@ -88,17 +88,17 @@ pub(crate) fn oldest<Key>(rows: impl Iterator<Item = (Key, u64)>, count: usize) 
 
 /// Why a text is not a valid table.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct InvalidTable {
     /// The row at fault, if it is a single one.
     pub(crate) entry: Option<String>,
     /// What is wrong with it.
     pub(crate) reason: String,
 }
 
-impl Fault {
+impl InvalidTable {
     /// A fault of the text as a whole.
-    pub(crate) fn whole(reason: impl fmt::Display) -> Fault {
-        Fault { entry: None, reason: reason.to_string() }
+    pub(crate) fn whole(reason: impl fmt::Display) -> InvalidTable {
+        InvalidTable { entry: None, reason: reason.to_string() }
     }
 }
 
@@ -157,7 +157,7 @@ impl TableError {
         TableError::System { path: path.to_owned(), doing, kind: error.kind(), reason: error.to_string() }
     }
 
-    fn malformed(path: &Path, fault: Fault) -> TableError {
+    fn malformed(path: &Path, fault: InvalidTable) -> TableError {
         TableError::Malformed { path: path.to_owned(), entry: fault.entry, reason: fault.reason }
     }
 
@@ -229,7 +229,7 @@ impl From<TableError> for BackendError {
 }
 
 /// Tolerance for timestamps ahead of the clock: rows made at the same time get consecutive
-/// timestamps.
+/// timestamps, in nanoseconds, so that a second has room for any number of rows.
 const AHEAD_NS: u64 = 1_000_000_000;
 
 /// Serializes a number, saturated to the largest TOML integer; sums of that size have no meaning

@@ -1,6 +1,6 @@
 //! Tables that consist of named rows with timestamps.
 
-use super::{Fault, TableFormat, oldest};
+use super::{InvalidTable, TableFormat, oldest};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ pub(crate) trait Row: Default + Serialize + DeserializeOwned {
     fn stamp(&self) -> u64;
 
     /// All rows as text.
-    fn print(rows: &BTreeMap<String, Self>) -> Result<String, Fault> {
-        toml::to_string(rows).map_err(Fault::whole)
+    fn print(rows: &BTreeMap<String, Self>) -> Result<String, InvalidTable> {
+        toml::to_string(rows).map_err(InvalidTable::whole)
     }
 }
 
@@ -29,16 +29,16 @@ impl<R: Row> TableFormat for Rows<R> {
     const KIND: &'static str = R::KIND;
     const MAX_ROWS: usize = R::MAX_ROWS;
 
-    fn parse(text: &str) -> Result<Rows<R>, Fault> {
-        let rows: toml::Table = text.parse().map_err(Fault::whole)?;
+    fn parse(text: &str) -> Result<Rows<R>, InvalidTable> {
+        let rows: toml::Table = text.parse().map_err(InvalidTable::whole)?;
         let row = |(name, value): (String, toml::Value)| match value.try_into() {
             Ok(row) => Ok((name, row)),
-            Err(error) => Err(Fault { entry: Some(name), reason: toml::de::Error::to_string(&error) }),
+            Err(error) => Err(InvalidTable { entry: Some(name), reason: toml::de::Error::to_string(&error) }),
         };
         rows.into_iter().map(row).collect::<Result<_, _>>().map(Rows)
     }
 
-    fn print(&self) -> Result<String, Fault> {
+    fn print(&self) -> Result<String, InvalidTable> {
         R::print(&self.0)
     }
 

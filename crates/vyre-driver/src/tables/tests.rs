@@ -1,7 +1,7 @@
 //! Timestamps, and fuzz tests of the parsing of tables and bundles by [`file`](super::file):
 //! without the disk, which would dominate the time.
 
-use super::added::part;
+use super::appended_rows::part;
 use super::file::parse_bytes;
 use super::*;
 use crate::bundle::Bundle;

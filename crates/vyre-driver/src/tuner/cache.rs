@@ -11,7 +11,7 @@
 
 use super::{Shape, TunerProgramKey};
 use crate::tables::{
-    self, Fault, OnDisk, Row, Rows, TableError, TableLock, now_ns, stamp_after, stamp_counts,
+    self, InvalidTable, OnDisk, Row, Rows, TableError, TableLock, now_ns, stamp_after, stamp_counts,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -244,7 +244,7 @@ impl Row for Decision {
         0
     }
 
-    fn print(rows: &BTreeMap<String, Decision>) -> Result<String, Fault> {
+    fn print(rows: &BTreeMap<String, Decision>) -> Result<String, InvalidTable> {
         let row =
             |(key, Decision([x, y, z])): (&String, &Decision)| format!("{} = [{x}, {y}, {z}]\n", quoted(key));
         Ok(rows.iter().map(row).collect())

@@ -20,9 +20,9 @@
 
 use std::time::Duration;
 
-// The simulated machines of `filetests/tuning` set these constants. Beside each is what other
-// values do there: the bounds that break, or the means over all machines, on which the choice takes
-// 0.41% longer than the best candidate (the regret) and is found in 378 runs.
+// The simulated machines of `filetests/tuning` set these constants. The comment on each says what
+// other values do there: the bounds that break, or the means over all machines, on which the choice
+// takes 0.41% longer than the best candidate (the regret) and is found in 378 runs.
 
 /// Passes in each round before the last: the minimum, and the maximum on a noisy machine. (1, 3):
 /// too much regret (`some_faster`). (2, 4): 111 runs fewer, but at the bounds. (6, 14): 251 runs
@@ -224,8 +224,8 @@ fn duel(
 }
 
 /// Runs per side of a pair when a new version challenges the current one: a third of
-/// [`MOST_REPEATS`], because a duel runs beside calls and nine would triple its time; three already
-/// keep the bounds of `filetests/tuning`. A single run is enough if it takes at least
+/// [`MOST_REPEATS`], because a duel runs alongside calls and nine would triple its time; three
+/// already keep the bounds of `filetests/tuning`. A single run is enough if it takes at least
 /// `LONG_RUN_NS`, which is longer than a time slice of the system, so that it averages out
 /// disturbances by itself.
 const CHALLENGE_REPEATS: usize = 3;

@@ -39,6 +39,7 @@ pub struct DefaultPolicy {
 }
 
 impl Default for DefaultPolicy {
+    // Chosen, not measured: a suggestion only starts a duel, which decides.
     fn default() -> DefaultPolicy {
         DefaultPolicy {
             adapter_max_workgroup_size_x: 1024,

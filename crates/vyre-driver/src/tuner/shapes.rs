@@ -5,9 +5,12 @@ use crate::{DeviceClass, DeviceProfile, DispatchConfig};
 use serde::{Deserialize, Serialize};
 use vyre_foundation::kernel::KernelBody;
 
-/// Workgroup sizes of two-dimensional dispatches.
+/// Workgroup sizes of two-dimensional dispatches: 64 to 512 invocations, in multiples of 8 rows and
+/// columns, so that neighbours share cache lines along both axes. Chosen, not measured; a contest
+/// decides among them.
 const TILES: [[u32; 2]; 5] = [[8, 8], [16, 8], [16, 16], [32, 8], [32, 16]];
-/// Candidate numbers of elements per invocation.
+/// Candidate numbers of elements per invocation. Chosen, not measured; a contest decides among
+/// them.
 const ELEMENTS: [u32; 4] = [1, 2, 4, 8];
 
 /// How a kernel is mapped onto a device.

@@ -583,7 +583,7 @@ fn batches_have_times_of_their_own_and_share_what_is_known_of_results() {
 }
 
 #[test]
-fn a_backend_that_is_being_met_runs_nothing_until_it_was() {
+fn a_pending_backend_runs_nothing_until_it_is_reported() {
     let known = vec![candidate("a", Conformance::Passed), Candidate::pending("b")];
     let router = Router::new(known, &table(row(&[("b", 10), ("a", 200)])), Policy::default());
     let program = router.program(Some("op"), [7; 32]);

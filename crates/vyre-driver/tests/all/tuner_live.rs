@@ -131,7 +131,7 @@ fn candidates_are_within_limits_checked_and_run_on_copies() {
 }
 
 #[test]
-fn a_kernel_with_a_shape_of_its_own_keeps_it_and_what_failed_is_not_tried_again() {
+fn a_kernel_with_a_fixed_shape_keeps_it_and_failures_are_not_retried() {
     let (config, input) = (DispatchConfig::default(), vec![7u8; 12_800]);
     let tuner = Tuner::in_memory(Mode::On);
     let asked_for = |source: &str| {
@@ -164,7 +164,7 @@ fn a_kernel_with_a_shape_of_its_own_keeps_it_and_what_failed_is_not_tried_again(
     assert_eq!((asked.len(), asked.contains(&failed)), (23, false));
 }
 
-/// A runtime that tunes beside its calls can stop at any run: then nothing is decided, and no
+/// A runtime that tunes alongside its calls can stop at any run: then nothing is decided, and no
 /// candidate is blamed.
 #[test]
 fn tuning_that_is_ended_decides_nothing() {

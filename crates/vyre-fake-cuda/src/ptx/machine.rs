@@ -8,7 +8,7 @@
 //! misaligned, lanes that wait for each other at different instructions, and shuffles from lanes
 //! outside the mask.
 
-use super::memory::{Block, DeviceMemory};
+use super::memory::{Block, SimulatedMemory};
 use super::parse::{
     Address, Arithmetic, Comparison, EntryFunction, Instruction, LOCAL, Op, Rounding, SHARED, SourceOperand,
     Special, Test, Type, Update,
@@ -26,7 +26,7 @@ pub struct Grid {
 
 /// Why a launch ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum LaunchError {
     /// Access outside an allocation.
     IllegalAddress(String),
     /// Misaligned access.
@@ -41,9 +41,9 @@ pub enum Fault {
 
 /// Executor of launches.
 #[derive(Debug)]
-pub struct Machine<'a> {
+pub struct LaunchExecutor<'a> {
     /// Memory of the device.
-    pub memory: &'a DeviceMemory,
+    pub memory: &'a SimulatedMemory,
     /// Maximum number of instructions of a launch.
     pub limit: u64,
     /// Ends the running launch when set.
@@ -56,11 +56,11 @@ const LANES: usize = 32;
 /// Value of a register before its first write, and of a lane that has returned.
 const GARBAGE: u64 = 0xdead_beef_dead_beef;
 
-impl Machine<'_> {
+impl LaunchExecutor<'_> {
     /// Runs a launch to completion.
-    pub fn run(&self, entry: &EntryFunction, grid: Grid, parameters: &[u8]) -> Result<(), Fault> {
+    pub fn run(&self, entry: &EntryFunction, grid: Grid, parameters: &[u8]) -> Result<(), LaunchError> {
         if parameters.len() < entry.parameter_bytes() {
-            return Err(Fault::Undefined(format!("`{}` takes more parameters", entry.name)));
+            return Err(LaunchError::Undefined(format!("`{}` takes more parameters", entry.name)));
         }
         let count = grid.threads.iter().product::<u32>() as usize;
         let mut group = Group {
@@ -131,7 +131,7 @@ fn extended(value: u64, bits: u32) -> i64 {
 }
 
 impl Group<'_> {
-    fn run(&mut self, count: usize) -> Result<(), Fault> {
+    fn run(&mut self, count: usize) -> Result<(), LaunchError> {
         self.threads = vec![Thread { state: ThreadState::Ready, at: 0 }; count];
         // Devices do not clear the memory of workgroups and invocations.
         self.shared.fill(0xcd);
@@ -159,15 +159,17 @@ impl Group<'_> {
                 moved = true;
             }
             if !moved {
-                return Err(Fault::Undefined("invocations wait for each other at different places".into()));
+                return Err(LaunchError::Undefined(
+                    "invocations wait for each other at different places".into(),
+                ));
             }
         }
     }
 
     /// Runs one invocation until it waits, ends or has used its turn.
-    fn turn(&mut self, thread: usize) -> Result<(), Fault> {
+    fn turn(&mut self, thread: usize) -> Result<(), LaunchError> {
         if self.abandon.load(Ordering::Relaxed) {
-            return Err(Fault::Abandoned);
+            return Err(LaunchError::Abandoned);
         }
         for _ in 0..TURN {
             let entry = self.entry;
@@ -176,7 +178,7 @@ impl Group<'_> {
                 self.threads[thread].state = ThreadState::Done;
                 return Ok(());
             };
-            self.left = self.left.checked_sub(1).ok_or(Fault::Endless)?;
+            self.left = self.left.checked_sub(1).ok_or(LaunchError::Endless)?;
             let runs = instruction.guard.is_none_or(|(register, wanted)| {
                 (self.registers[self.register(thread, register)] & 1 == 1) == wanted
             });
@@ -209,7 +211,7 @@ impl Group<'_> {
 
     /// Performs the exchanges of each subgroup in which all lanes of a mask have arrived; returns
     /// whether there were any.
-    fn exchange(&mut self) -> Result<bool, Fault> {
+    fn exchange(&mut self) -> Result<bool, LaunchError> {
         let mut any = false;
         for first in (0..self.threads.len()).step_by(LANES) {
             let lanes = first..(first + LANES).min(self.threads.len());
@@ -221,7 +223,7 @@ impl Group<'_> {
             let Instruction { op, line, .. } = &self.entry.code[at];
             let (Op::Shuffle { mask, .. } | Op::Ballot { mask, .. }) = op else { continue };
             let wanted = self.value(waiting, *mask) as u32;
-            let undefined = |what: &str| Err(Fault::Undefined(format!("line {line}: {what}")));
+            let undefined = |what: &str| Err(LaunchError::Undefined(format!("line {line}: {what}")));
             let mut here = Vec::new();
             let mut ready = true;
             for (lane, thread) in lanes.clone().enumerate() {
@@ -259,7 +261,7 @@ impl Group<'_> {
         here: &[(usize, usize)],
         first: usize,
         line: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), LaunchError> {
         if let Op::Ballot { to, from, negated, .. } = op {
             let mut bits = 0;
             for &(lane, thread) in here {
@@ -272,7 +274,7 @@ impl Group<'_> {
                 here.iter().map(|&(lane, thread)| (lane, self.value(thread, *from))).collect();
             for &(_, thread) in here {
                 if self.value(thread, *clamp) & 0x1f1f != 0x1f {
-                    return Err(Fault::Undefined(format!(
+                    return Err(LaunchError::Undefined(format!(
                         "line {line}: a shuffle within parts of a subgroup"
                     )));
                 }
@@ -286,7 +288,7 @@ impl Group<'_> {
                     (None, _) => {
                         let message =
                             format!("line {line}: a shuffle from lane {wanted}, which takes no part");
-                        return Err(Fault::Undefined(message));
+                        return Err(LaunchError::Undefined(message));
                     }
                 };
                 self.set(thread, *to, value);
@@ -322,7 +324,7 @@ impl Group<'_> {
         }
     }
 
-    fn step(&mut self, thread: usize, Instruction { op, line, .. }: &Instruction) -> Result<(), Fault> {
+    fn step(&mut self, thread: usize, Instruction { op, line, .. }: &Instruction) -> Result<(), LaunchError> {
         match op {
             Op::Move { to, from } => self.set(thread, *to, self.value(thread, *from)),
             Op::Pack { to, from, each } => {
@@ -345,8 +347,8 @@ impl Group<'_> {
                     Type::Float(_) => f64_result(*what, values),
                     _ => integer_result(*what, *ty, values),
                 };
-                let result =
-                    result.ok_or_else(|| Fault::Undefined(format!("line {line}: {what:?} of {ty:?}")))?;
+                let result = result
+                    .ok_or_else(|| LaunchError::Undefined(format!("line {line}: {what:?} of {ty:?}")))?;
                 self.set(thread, *to, result);
             }
             Op::Compare { what, also, ty, to, from } => {
@@ -429,29 +431,29 @@ impl Group<'_> {
         Some(memory.get_mut(offset..offset.saturating_add(bytes)))
     }
 
-    fn block(&mut self, at: u64, bytes: usize) -> Result<&Block, Fault> {
+    fn block(&mut self, at: u64, bytes: usize) -> Result<&Block, LaunchError> {
         if !self.blocks.get(self.last).is_some_and(|block| block.holds(at, bytes as u64)) {
             let found = self.blocks.iter().position(|block| block.holds(at, bytes as u64));
-            let missing = || Fault::IllegalAddress(format!("{bytes} bytes at {at:#x}"));
+            let missing = || LaunchError::IllegalAddress(format!("{bytes} bytes at {at:#x}"));
             self.last = found.ok_or_else(missing)?;
         }
         Ok(&self.blocks[self.last])
     }
 
-    fn load(&mut self, thread: usize, at: u64, bytes: usize) -> Result<u64, Fault> {
+    fn load(&mut self, thread: usize, at: u64, bytes: usize) -> Result<u64, LaunchError> {
         aligned(at, bytes)?;
         match self.own(thread, at, bytes) {
             Some(Some(place)) => Ok(place.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))),
-            Some(None) => Err(Fault::IllegalAddress(format!("{bytes} bytes at {at:#x}"))),
+            Some(None) => Err(LaunchError::IllegalAddress(format!("{bytes} bytes at {at:#x}"))),
             None => Ok(self.block(at, bytes)?.load(at, bytes)),
         }
     }
 
-    fn store(&mut self, thread: usize, at: u64, bytes: usize, value: u64) -> Result<(), Fault> {
+    fn store(&mut self, thread: usize, at: u64, bytes: usize, value: u64) -> Result<(), LaunchError> {
         aligned(at, bytes)?;
         match self.own(thread, at, bytes) {
             Some(Some(place)) => place.copy_from_slice(&value.to_le_bytes()[..bytes]),
-            Some(None) => return Err(Fault::IllegalAddress(format!("{bytes} bytes at {at:#x}"))),
+            Some(None) => return Err(LaunchError::IllegalAddress(format!("{bytes} bytes at {at:#x}"))),
             None => self.block(at, bytes)?.store(at, bytes, value),
         }
         Ok(())
@@ -463,7 +465,7 @@ impl Group<'_> {
         at: u64,
         bytes: usize,
         change: impl Fn(u64) -> u64,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64, LaunchError> {
         aligned(at, bytes)?;
         if at >= SHARED {
             let old = self.load(thread, at, bytes)?;
@@ -474,21 +476,21 @@ impl Group<'_> {
     }
 }
 
-fn aligned(at: u64, bytes: usize) -> Result<(), Fault> {
+fn aligned(at: u64, bytes: usize) -> Result<(), LaunchError> {
     match at.is_multiple_of(bytes as u64) {
         true => Ok(()),
-        false => Err(Fault::Misaligned(format!("{bytes} bytes at {at:#x}"))),
+        false => Err(LaunchError::Misaligned(format!("{bytes} bytes at {at:#x}"))),
     }
 }
 
-impl Fault {
-    fn at(self, line: usize) -> Fault {
+impl LaunchError {
+    fn at(self, line: usize) -> LaunchError {
         match self {
-            Fault::IllegalAddress(what) => Fault::IllegalAddress(format!("line {line}: {what}")),
-            Fault::Misaligned(what) => Fault::Misaligned(format!("line {line}: {what}")),
-            Fault::Undefined(what) => Fault::Undefined(format!("line {line}: {what}")),
-            Fault::Endless => Fault::Endless,
-            Fault::Abandoned => Fault::Abandoned,
+            LaunchError::IllegalAddress(what) => LaunchError::IllegalAddress(format!("line {line}: {what}")),
+            LaunchError::Misaligned(what) => LaunchError::Misaligned(format!("line {line}: {what}")),
+            LaunchError::Undefined(what) => LaunchError::Undefined(format!("line {line}: {what}")),
+            LaunchError::Endless => LaunchError::Endless,
+            LaunchError::Abandoned => LaunchError::Abandoned,
         }
     }
 }

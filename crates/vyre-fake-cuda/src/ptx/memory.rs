@@ -14,7 +14,7 @@ const ALIGNMENT: u64 = 256;
 
 /// All allocations of a device.
 #[derive(Debug, Default)]
-pub struct DeviceMemory {
+pub struct SimulatedMemory {
     blocks: RwLock<Blocks>,
 }
 
@@ -33,7 +33,7 @@ pub struct Block {
     words: Arc<[AtomicU32]>,
 }
 
-impl DeviceMemory {
+impl SimulatedMemory {
     /// Allocates memory, filled with a pattern that no kernel should rely on.
     pub fn allocate(&self, bytes: u64) -> u64 {
         let mut blocks = self.blocks.write().unwrap_or_else(PoisonError::into_inner);

@@ -10,6 +10,6 @@ pub mod memory;
 pub mod parse;
 
 pub use lint::lint;
-pub use machine::{Fault, Grid, Machine};
-pub use memory::DeviceMemory;
+pub use machine::{Grid, LaunchError, LaunchExecutor};
+pub use memory::SimulatedMemory;
 pub use parse::{EntryFunction, Module, parse};

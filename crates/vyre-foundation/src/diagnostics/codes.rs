@@ -25,7 +25,7 @@ codes! {
          name that is a keyword is written in backticks.";
     BadLiteral "T002" "impossible literal"
         "A number cannot be read, or does not fit its type. A number has the type of its suffix, as in `-1i32` or \
-         `7u64`. Without a suffix it takes the type of the operand beside it, within its kind; if that does not \
+         `7u64`. Without a suffix it takes the type of the operand next to it, within its kind; if that does not \
          determine the type, a whole number is a u32, and a number with a point or exponent is an f32.";
     Unclosed "T003" "never closed"
         "A brace, string, quoted name or comment is opened but not closed. Strings and quoted names end on the line \
@@ -67,7 +67,7 @@ codes! {
          parameter. Shadowing is refused because an inner `let` is most often a mistyped assignment.";
     OperandTypes "V005" "operands of the wrong type"
         "An op does not take operands of these types. There are no implicit conversions: write the conversion, as in \
-         `f32(i)`. A number without a suffix takes the type of the operand beside it only within its kind: beside a \
+         `f32(i)`. A number without a suffix takes the type of the operand next to it only within its kind: next to a \
          float write `2.0`, not `2`.";
     OperandCount "V006" "wrong number of operands"
         "An op, atomic, subgroup op or function takes a fixed number of operands.";
@@ -123,10 +123,10 @@ codes! {
     NotRegions "V025" "top level is not all regions"
         "Every statement at the top level of a program is a region, the unit that is profiled and hinted. \
          `Program::wrapped` puts a bare body in one.";
-    LengthSource "V026" "length taken from an unfit buffer"
+    LengthSource "V026" "length taken from an unsuitable buffer"
         "A domain or a run-time sized buffer takes its length from another buffer of the program that is bound at \
          dispatch. A buffer cannot take its own length, and a chain of such references must end.";
-    LoopBounds "V027" "loop bounds of different or unfit types"
+    LoopBounds "V027" "loop bounds of different or unsuitable types"
         "From, to and step of a counted loop are integers of one type.";
     LaneNotUniform "V028" "broadcast lane is not uniform"
         "A broadcast reads one lane for the whole subgroup. Use a shuffle for lanes that differ.";
@@ -166,7 +166,7 @@ codes! {
     InputCount "D001" "wrong number of inputs"
         "A dispatch takes one input per read, uniform and read_write buffer, in binding order; with bound buffers, one \
          per buffer that is not workgroup memory.";
-    InputLength "D002" "input has an unfit length"
+    InputLength "D002" "input has the wrong length"
         "An input's length in bytes is a whole number of elements, and exactly the declared count where there is one.";
     OutputLength "D003" "output length is not known"
         "A run-time sized output takes its length from the buffer it names with `len_of`, else from the longest \

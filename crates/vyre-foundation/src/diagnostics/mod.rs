@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_marker_stands_under_its_place() {
+    fn the_marker_is_under_its_position() {
         let check = |source: &str, span: (u32, u32), expected: [&str; 2]| {
             let text = render_place(Span { start: span.0, end: span.1 }, source, None);
             let lines: Vec<_> = text.lines().skip(2).map(|line| &line[4..]).collect();

@@ -60,7 +60,7 @@ pub struct Dialect {
     /// which has no operands, takes a zero.
     pub(super) atomics: &'static [(AtomicOp, Called)],
     /// How lanes exchange values, if they can.
-    pub(super) lanes: Option<Lanes>,
+    pub(super) lanes: Option<LaneExchange>,
     /// Functions that the text defines if it uses them, in addition to those of the whole family.
     pub(super) functions: &'static [DialectFunction],
     /// Ops that must be [decomposed](crate::optimize::Pass::Decompose) before a kernel is written.
@@ -106,7 +106,7 @@ pub(super) enum Called {
 /// How the lanes of a subgroup exchange values. In the texts, `{mask}` has a bit for each existing
 /// lane.
 #[derive(Debug)]
-pub(super) struct Lanes {
+pub(super) struct LaneExchange {
     /// The number of lanes in a subgroup.
     pub(super) size: u32,
     /// An integer with a bit for each lane whose `{x}` is true.
@@ -219,7 +219,7 @@ static __device__ __forceinline__ f64 f64_of_bits(u64 x) { return __longlong_as_
     ],
     atomics: OWN_ATOMICS,
     // A warp has 32 consecutive threads, in the order in which vyre numbers them.
-    lanes: Some(Lanes {
+    lanes: Some(LaneExchange {
         size: 32,
         ballot: "__ballot_sync({mask}, {x})",
         shuffle: "__shfl_sync({mask}, {x}, {k})",

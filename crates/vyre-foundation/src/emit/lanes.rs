@@ -5,14 +5,14 @@
 //! lanes in its subgroup, and `mask`, with a bit for each of them. Validation ensures that all
 //! lanes of the mask reach an exchange together, so loops here run to `lanes` in all of them.
 
-use super::dialect::{Dialect, Lanes};
+use super::dialect::{Dialect, LaneExchange};
 use super::writer::Writer;
 use crate::kernel::ValueId;
 use crate::ops::{Combine, SubgroupOp};
 use crate::types::{Value, ValueType};
 
 impl<'a> Writer<'a> {
-    fn lanes(&self) -> &'a Lanes {
+    fn lanes(&self) -> &'a LaneExchange {
         let Dialect { lanes, name, .. } = self.dialect;
         lanes
             .as_ref()

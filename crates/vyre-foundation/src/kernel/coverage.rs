@@ -31,7 +31,7 @@ pub struct Coverage {
 /// The elements that every invocation writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Elements {
-    /// None that are known.
+    /// None, as far as known.
     #[default]
     None,
     /// Element `x`.
@@ -170,7 +170,7 @@ impl Coverage {
         }
     }
 
-    /// What is written on both of two ways.
+    /// What is written on both of two paths.
     fn both(&self, other: &Coverage) -> Coverage {
         match (self.elements, other.elements) {
             _ if self == other => self.clone(),
@@ -272,7 +272,7 @@ enum Guard {
 
 impl Guard {
     /// What a dispatch must show so that every invocation that writes one of these elements within
-    /// the output passes; `None` if that does not follow from anything that is looked at.
+    /// the output passes; `None` if nothing that is considered implies it.
     fn conditions(&self, elements: Elements) -> Option<Vec<Condition>> {
         let at_least = |lengths: &[BufferId]| lengths.iter().copied().map(Condition::Length).collect();
         match *self {
@@ -457,7 +457,7 @@ fn reversed(op: Op) -> Option<Op> {
     }
 }
 
-/// What an op gives for operands of which something is known.
+/// What is known of the result of an op, given what is known of its operands.
 fn combined(op: Op, a: &KnownValue, b: &KnownValue) -> Option<KnownValue> {
     Some(match (op, a, b) {
         (Op::Mul, KnownValue::Y, &KnownValue::Width(width)) => KnownValue::RowStart(width),

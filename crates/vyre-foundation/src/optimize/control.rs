@@ -62,9 +62,9 @@ impl Exit {
     }
 }
 
-/// Number of enclosing blocks from which on exits stay. Each exit that becomes a branch is one more
-/// level (`filetests/hostile/returns_150.vyre`), and drivers limit how deep branches nest: llvmpipe
-/// to 80.
+/// Nesting depth from which exits are kept. Each exit that becomes a branch is one more level
+/// (`filetests/hostile/returns_150.vyre`), and drivers limit how deep branches nest: llvmpipe to
+/// 80.
 const DEEPEST: usize = 16;
 
 /// Turns exits into branches in a block and in those nested in it, given the exit that does the

@@ -5,7 +5,7 @@
 //! text with errors is analysed as far as it can be parsed. Positions are byte offsets.
 
 use super::items;
-use super::lexer::{self, Kind};
+use super::lexer::{self, Lexeme};
 use super::notes::{Note, Notes};
 use super::vocabulary::{self, KEYWORDS};
 use crate::diagnostics::{Code, Diagnostic};
@@ -266,13 +266,13 @@ impl Analysis {
                 return Some(TokenKind::Symbol(*kind));
             }
             match token.kind {
-                Kind::Word => {
+                Lexeme::Word => {
                     word_kind(text(token.span), tokens.get(k + 1).map_or("", |next| text(next.span)))
                 }
-                Kind::Number => Some(TokenKind::Number),
-                Kind::String => Some(TokenKind::String),
-                Kind::Symbol => is_operator(text(token.span)).then_some(TokenKind::Operator),
-                Kind::Quoted | Kind::Bad | Kind::End => None,
+                Lexeme::Number => Some(TokenKind::Number),
+                Lexeme::String => Some(TokenKind::String),
+                Lexeme::Symbol => is_operator(text(token.span)).then_some(TokenKind::Operator),
+                Lexeme::Quoted | Lexeme::Bad | Lexeme::End => None,
             }
         };
         (0..tokens.len()).filter_map(|k| kind(k).map(|kind| (tokens[k].span, kind))).collect()

@@ -4,7 +4,7 @@
 //! programs.
 
 use super::cursor::{Parsed, Parser, excerpt};
-use super::lexer::Kind;
+use super::lexer::Lexeme;
 use super::literal::{self, Sign};
 use super::notes::SymbolKind;
 use crate::diagnostics::{Code, Diagnostic};
@@ -92,7 +92,7 @@ impl<'s> Parser<'s> {
         self.expect_symbol("=")?;
         let own = self.constant_value(name, ty)?;
         let next = self.peek();
-        if !self.eat_symbol(";") && !next.starts_line && next.kind != Kind::End {
+        if !self.eat_symbol(";") && !next.starts_line && next.kind != Lexeme::End {
             return Err(self.unexpected("the end of the line or `;`"));
         }
         match self.settings.0.get(&**name) {
@@ -115,8 +115,8 @@ impl<'s> Parser<'s> {
         let start = self.peek().span.start;
         let minus = usize::from(self.at_symbol("-"));
         let (number, behind) = (self.peek_ahead(minus), self.peek_ahead(minus + 1));
-        let alone = number.kind == Kind::Number
-            && (behind.kind == Kind::End || behind.starts_line || self.text(behind) == ";");
+        let alone = number.kind == Lexeme::Number
+            && (behind.kind == Lexeme::End || behind.starts_line || self.text(behind) == ";");
         if alone {
             // A lone number takes the declared type.
             let text = &self.source()[start as usize..number.span.end as usize];
@@ -164,13 +164,13 @@ impl<'s> Parser<'s> {
     pub(super) fn count(&mut self, what: &str) -> Parsed<u32> {
         let token = self.peek();
         let behind = self.peek_ahead(1);
-        let joined = behind.kind == Kind::Symbol
+        let joined = behind.kind == Lexeme::Symbol
             && self.continues(behind)
             && super::vocabulary::infix(self.text(behind)).is_some();
-        let named = token.kind == Kind::Word && self.constants.contains_key(self.text(token));
-        let opened = token.kind == Kind::Symbol && self.text(token) == "(";
-        let is_expression = named || opened || (token.kind == Kind::Number && joined);
-        if token.kind == Kind::Word && !named {
+        let named = token.kind == Lexeme::Word && self.constants.contains_key(self.text(token));
+        let opened = token.kind == Lexeme::Symbol && self.text(token) == "(";
+        let is_expression = named || opened || (token.kind == Lexeme::Number && joined);
+        if token.kind == Lexeme::Word && !named {
             let help = format!(
                 "a size is a number or made of constants: `const {}: u32 = 64` before the kernel, which `--set` overrides",
                 excerpt(self.text(token))
@@ -196,7 +196,7 @@ impl<'s> Parser<'s> {
     pub(super) fn new_name(&mut self, what: &str) -> Parsed<Name> {
         let token = self.peek();
         let name = self.name(what)?;
-        if token.kind == Kind::Word && self.constants.contains_key(&name) {
+        if token.kind == Lexeme::Word && self.constants.contains_key(&name) {
             let message = format!("`{name}` is already a constant");
             let diagnostic = Diagnostic::new(Code::DuplicateName, message).help("choose another name");
             return Err(self.fault(diagnostic, token.span));

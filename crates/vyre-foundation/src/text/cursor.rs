@@ -5,8 +5,8 @@
 //! therefore reports many errors, and everything parsed after the first serves only to find more.
 
 use super::expressions::StackEntry;
-use super::lexer::{self, Kind, MAX_FAULTS, Token};
-use super::notes::{Declared, Note, Notes, SymbolKind};
+use super::lexer::{self, Lexeme, MAX_FAULTS, Token};
+use super::notes::{DeclaredName, Note, Notes, SymbolKind};
 use super::{Constants, literal, vocabulary};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, closest, line_column};
 use crate::ir::{Name, Span};
@@ -127,16 +127,16 @@ impl<'s> Parser<'s> {
 
     pub(super) fn at_symbol(&self, symbol: &str) -> bool {
         let token = self.peek();
-        token.kind == Kind::Symbol && self.text(token) == symbol
+        token.kind == Lexeme::Symbol && self.text(token) == symbol
     }
 
     pub(super) fn at_word(&self, word: &str) -> bool {
         let token = self.peek();
-        token.kind == Kind::Word && self.text(token) == word
+        token.kind == Lexeme::Word && self.text(token) == word
     }
 
     pub(super) fn at_end(&self) -> bool {
-        self.peek().kind == Kind::End
+        self.peek().kind == Lexeme::End
     }
 
     /// Whether the token continues the current line or bracket, rather than starting a new line.
@@ -153,7 +153,7 @@ impl<'s> Parser<'s> {
 
     pub(super) fn bump(&mut self) -> Token {
         let token = self.peek();
-        self.position += usize::from(token.kind != Kind::End);
+        self.position += usize::from(token.kind != Lexeme::End);
         token
     }
 
@@ -191,19 +191,21 @@ impl<'s> Parser<'s> {
     pub(super) fn name(&mut self, what: &str) -> Parsed<Name> {
         let token = self.peek();
         match token.kind {
-            Kind::Quoted => {
+            Lexeme::Quoted => {
                 self.bump();
                 Ok(self.quoted_name(token))
             }
-            Kind::Word if vocabulary::is_keyword(self.text(token)) => {
+            Lexeme::Word if vocabulary::is_keyword(self.text(token)) => {
                 let help = "this is a keyword; to use it as a name, write it in backticks";
                 Err(self.unexpected_with(what, Some(help.into())))
             }
-            Kind::Word => {
+            Lexeme::Word => {
                 self.bump();
                 Ok(self.plain_name(token))
             }
-            Kind::String | Kind::Number | Kind::Symbol | Kind::Bad | Kind::End => Err(self.unexpected(what)),
+            Lexeme::String | Lexeme::Number | Lexeme::Symbol | Lexeme::Bad | Lexeme::End => {
+                Err(self.unexpected(what))
+            }
         }
     }
 
@@ -225,7 +227,7 @@ impl<'s> Parser<'s> {
     /// A plain integer that fits `u32`.
     pub(super) fn integer(&mut self, what: &str) -> Parsed<u32> {
         let token = self.peek();
-        if token.kind != Kind::Number {
+        if token.kind != Lexeme::Number {
             return Err(self.unexpected(what));
         }
         self.bump();
@@ -306,11 +308,11 @@ impl<'s> Parser<'s> {
     pub(super) fn unexpected_with(&mut self, expected: &str, help: Option<String>) -> Missing {
         let token = self.peek();
         let found = match token.kind {
-            Kind::Bad => return Missing,
-            Kind::End => "the end of the text".to_string(),
-            Kind::String => "a string".to_string(),
-            Kind::Quoted => excerpt(self.text(token)).into_owned(),
-            Kind::Word | Kind::Number | Kind::Symbol => format!("`{}`", excerpt(self.text(token))),
+            Lexeme::Bad => return Missing,
+            Lexeme::End => "the end of the text".to_string(),
+            Lexeme::String => "a string".to_string(),
+            Lexeme::Quoted => excerpt(self.text(token)).into_owned(),
+            Lexeme::Word | Lexeme::Number | Lexeme::Symbol => format!("`{}`", excerpt(self.text(token))),
         };
         let mut diagnostic =
             Diagnostic::new(Code::UnexpectedToken, format!("expected {expected}, found {found}"));
@@ -321,7 +323,7 @@ impl<'s> Parser<'s> {
     /// Reports a word that is none of the expected ones.
     pub(super) fn unknown_word(&mut self, code: Code, expected: &str, known: &[&'static str]) -> Missing {
         let token = self.peek();
-        if token.kind != Kind::Word {
+        if token.kind != Lexeme::Word {
             return self.unexpected(expected);
         }
         let word = self.text(token);
@@ -379,7 +381,7 @@ impl<'s> Parser<'s> {
         self.brackets = 0;
         while !self.at_symbol("{") {
             let token = self.peek();
-            if token.starts_line || token.kind == Kind::End || self.at_symbol("}") || self.at_symbol(";") {
+            if token.starts_line || token.kind == Lexeme::End || self.at_symbol("}") || self.at_symbol(";") {
                 return Err(Missing);
             }
             self.bump();
@@ -464,13 +466,13 @@ impl Parser<'_> {
     }
 
     /// A declaration whose name has just been consumed.
-    pub(super) fn declared(&self, kind: SymbolKind, name: &Name, start: u32) -> Declared {
+    pub(super) fn declared(&self, kind: SymbolKind, name: &Name, start: u32) -> DeclaredName {
         let span = self.previous().span;
-        Declared { kind, name: name.clone(), span, whole: Span { start, end: span.end }, ty: None }
+        DeclaredName { kind, name: name.clone(), span, whole: Span { start, end: span.end }, ty: None }
     }
 
     /// Records a declaration that ends with the last token consumed.
-    pub(super) fn note_declared(&mut self, mut declared: Declared) {
+    pub(super) fn note_declared(&mut self, mut declared: DeclaredName) {
         declared.whole.end = self.previous().span.end.max(declared.whole.end);
         self.note(Note::Declares(declared));
     }
@@ -497,9 +499,9 @@ impl Parser<'_> {
         for position in start..self.position() {
             let token = self.token_at(position);
             let name = match token.kind {
-                Kind::Quoted => self.quoted_name(token),
-                Kind::Word => self.plain_name(token),
-                Kind::String | Kind::Number | Kind::Symbol | Kind::Bad | Kind::End => continue,
+                Lexeme::Quoted => self.quoted_name(token),
+                Lexeme::Word => self.plain_name(token),
+                Lexeme::String | Lexeme::Number | Lexeme::Symbol | Lexeme::Bad | Lexeme::End => continue,
             };
             if let Some(notes) = &mut self.notes {
                 notes.unread.insert(name);

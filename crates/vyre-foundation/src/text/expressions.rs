@@ -6,7 +6,7 @@
 //! expression pushes its span when it is complete, so spans are in post-order.
 
 use super::cursor::{Missing, Parsed, Parser, excerpt};
-use super::lexer::{Kind, Token};
+use super::lexer::{Lexeme, Token};
 use super::literal::{self, Sign};
 use super::vocabulary::{self, AXES, Callee, Infix, MAX_PENDING};
 use crate::diagnostics::{Code, Diagnostic};
@@ -132,7 +132,7 @@ impl Parser<'_> {
 
     fn infix_here(&self) -> Option<Infix> {
         let token = self.peek();
-        let joins = token.kind == Kind::Symbol && self.continues(token);
+        let joins = token.kind == Lexeme::Symbol && self.continues(token);
         joins.then(|| vocabulary::infix(self.text(token))).flatten()
     }
 
@@ -163,16 +163,16 @@ impl Parser<'_> {
         let token = self.peek();
         let start = token.span.start;
         match token.kind {
-            Kind::Number => self.number(start, Sign::Plus).map(Some),
-            Kind::Word => self.word(token),
-            Kind::Quoted => {
+            Lexeme::Number => self.number(start, Sign::Plus).map(Some),
+            Lexeme::Word => self.word(token),
+            Lexeme::Quoted => {
                 self.bump();
                 let name = self.quoted_name(token);
                 self.note_used(&name, token.span);
                 self.named(start, name)
             }
-            Kind::Symbol => self.symbol(token),
-            Kind::String | Kind::Bad | Kind::End => Err(self.unexpected("an expression")),
+            Lexeme::Symbol => self.symbol(token),
+            Lexeme::String | Lexeme::Bad | Lexeme::End => Err(self.unexpected("an expression")),
         }
     }
 
@@ -198,8 +198,8 @@ impl Parser<'_> {
 
     fn number_follows(&self) -> bool {
         let next = self.peek_ahead(1);
-        next.kind == Kind::Number
-            || (next.kind == Kind::Word && literal::read_word(self.text(next), Sign::Plus).is_some())
+        next.kind == Lexeme::Number
+            || (next.kind == Lexeme::Word && literal::read_word(self.text(next), Sign::Plus).is_some())
     }
 
     fn no_expression(&mut self, token: Token) -> Missing {
@@ -358,7 +358,7 @@ impl Parser<'_> {
     /// The bits of a literal, as a number of the unsigned type of the same width.
     fn bits(&mut self, ty: ValueType) -> Parsed<Value> {
         let token = self.peek();
-        if token.kind != Kind::Number {
+        if token.kind != Lexeme::Number {
             return Err(self.unexpected("a number"));
         }
         self.bump();

@@ -2,7 +2,7 @@
 
 use super::Constants;
 use super::cursor::{Missing, Parsed, Parser, excerpt};
-use super::lexer::Kind;
+use super::lexer::Lexeme;
 use super::notes::{Notes, SymbolKind};
 use super::returns::{self, Ended};
 use super::unsuffixed::{Settled, Surroundings};
@@ -254,7 +254,7 @@ impl Parser<'_> {
     pub(super) fn value_type(&mut self) -> Parsed<ValueType> {
         let token = self.peek();
         let word = self.text(token);
-        let found = ValueType::ALL.into_iter().find(|ty| token.kind == Kind::Word && ty.name() == word);
+        let found = ValueType::ALL.into_iter().find(|ty| token.kind == Lexeme::Word && ty.name() == word);
         match found {
             Some(ty) => {
                 self.bump();
@@ -320,14 +320,17 @@ impl Parser<'_> {
         if !self.at_symbol("{") {
             let token = self.peek();
             let failed = match token.kind {
-                Kind::Word => self.unknown_word(
+                Lexeme::Word => self.unknown_word(
                     Code::UnexpectedToken,
                     "`over`, `workgroup` or `{`",
                     &["over", "workgroup"],
                 ),
-                Kind::Quoted | Kind::String | Kind::Number | Kind::Symbol | Kind::Bad | Kind::End => {
-                    self.unexpected("`over`, `workgroup` or `{`")
-                }
+                Lexeme::Quoted
+                | Lexeme::String
+                | Lexeme::Number
+                | Lexeme::Symbol
+                | Lexeme::Bad
+                | Lexeme::End => self.unexpected("`over`, `workgroup` or `{`"),
             };
             return Err(failed);
         }
@@ -340,7 +343,7 @@ impl Parser<'_> {
             return Ok(None);
         }
         let start = self.previous().span.start;
-        let name = if token.kind == Kind::String {
+        let name = if token.kind == Lexeme::String {
             self.bump();
             self.quoted_name(token)
         } else {
@@ -378,7 +381,7 @@ impl Parser<'_> {
     fn buffer_behind(&mut self, name: Name, binding: Option<u32>, start: u32) -> Parsed<ParsedBuffer> {
         self.expect_symbol(":")?;
         let token = self.peek();
-        let word = if token.kind == Kind::Word { self.text(token) } else { "" };
+        let word = if token.kind == Lexeme::Word { self.text(token) } else { "" };
         let (access, element, size) = match (vocabulary::access(word), DataType::from_name(word)) {
             (Some(access), _) => self.sized_buffer(access)?,
             (None, Some(element)) => self.scalar_uniform(element)?,
@@ -457,10 +460,10 @@ impl Parser<'_> {
             let mut given = axes.into_iter();
             return Ok(Domain::Axes([(); 3].map(|()| given.next().unwrap_or(Axis::Count(1)))).canonical());
         }
-        if token.kind == Kind::Number {
+        if token.kind == Lexeme::Number {
             return Ok(Domain::Counts([self.integer("a number of invocations")?, 1, 1]));
         }
-        if token.kind == Kind::Word && self.constants.contains_key(self.text(token)) {
+        if token.kind == Lexeme::Word && self.constants.contains_key(self.text(token)) {
             return Ok(Domain::Counts([self.count("a number of invocations")?, 1, 1]));
         }
         let help = "write expressions in brackets, one for each axis: `over [width, height]`";
@@ -483,7 +486,7 @@ impl Parser<'_> {
     fn elements(&mut self) -> Parsed<Axis> {
         let token = self.peek();
         let size = self.axis()?;
-        if size == Axis::Count(0) && token.kind != Kind::Number {
+        if size == Axis::Count(0) && token.kind != Lexeme::Number {
             let diagnostic = Diagnostic::new(Code::Constant, "this buffer would have no elements");
             let help = "leave the size out for a buffer that is sized at dispatch";
             return Err(self.fault(diagnostic.help(help), token.span));

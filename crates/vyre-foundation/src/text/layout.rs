@@ -7,7 +7,7 @@
 //! no other block; `else` follows its `}`. Indentation is two spaces for each line with an open
 //! bracket, and two more for a continued expression.
 
-use super::lexer::{self, Kind, Token};
+use super::lexer::{self, Lexeme, Token};
 use super::vocabulary::KEYWORDS;
 use crate::diagnostics::Diagnostics;
 
@@ -109,10 +109,10 @@ fn pieces<'s>(source: &'s str, tokens: &[Token]) -> Vec<LayoutPiece<'s>> {
         let (start, end) = (token.span.start as usize, token.span.end as usize);
         let gap = comments(source, position..start, &mut pieces);
         let kind = match token.kind {
-            Kind::Word => PieceKind::Word,
-            Kind::Number | Kind::String | Kind::Quoted => PieceKind::Atom,
-            Kind::Symbol => PieceKind::Symbol,
-            Kind::End | Kind::Bad => break,
+            Lexeme::Word => PieceKind::Word,
+            Lexeme::Number | Lexeme::String | Lexeme::Quoted => PieceKind::Atom,
+            Lexeme::Symbol => PieceKind::Symbol,
+            Lexeme::End | Lexeme::Bad => break,
         };
         pieces.push(LayoutPiece { kind, text: &source[start..end], start, ..gap });
         position = end;
@@ -394,7 +394,7 @@ kernel k(x: read f32[],
     }
 
     #[test]
-    fn faults_are_told() {
+    fn faults_are_reported() {
         assert!(format("kernel k( {").is_err());
         assert!(format("").is_err());
     }

@@ -2,7 +2,7 @@
 //!
 //! One pass without backtracking. Whitespace and comments are dropped; each token records whether
 //! it is the first on its line, because a line end can end a statement. Malformed text becomes a
-//! diagnostic and a [`Kind::Bad`] token, which the parser does not report again.
+//! diagnostic and a [`Lexeme::Bad`] token, which the parser does not report again.
 
 use super::literal;
 use crate::diagnostics::{Code, Diagnostic};
@@ -13,7 +13,7 @@ pub(super) const MAX_FAULTS: usize = 50;
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Lexeme {
     /// A keyword or a name.
     Word,
     /// A name in backticks.
@@ -33,13 +33,13 @@ pub(super) enum Kind {
 /// A token and its span.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Token {
-    pub(super) kind: Kind,
+    pub(super) kind: Lexeme,
     /// Whether it is the first token on its line.
     pub(super) starts_line: bool,
     pub(super) span: Span,
 }
 
-/// The tokens of a text, ending in [`Kind::End`], and the lexical errors. The caller ensures that
+/// The tokens of a text, ending in [`Lexeme::End`], and the lexical errors. The caller ensures that
 /// positions fit `u32`.
 pub(super) fn lex(source: &str) -> (Vec<Token>, Vec<Diagnostic>) {
     let mut lexer = Lexer { source, position: 0, starts_line: true, diagnostics: Vec::new() };
@@ -50,8 +50,8 @@ pub(super) fn lex(source: &str) -> (Vec<Token>, Vec<Diagnostic>) {
         let token = lexer.token();
         // The rest is dropped once the error limit is reached.
         let given_up = lexer.diagnostics.len() >= MAX_FAULTS;
-        tokens.push(if given_up { Token { kind: Kind::End, ..token } } else { token });
-        if given_up || token.kind == Kind::End {
+        tokens.push(if given_up { Token { kind: Lexeme::End, ..token } } else { token });
+        if given_up || token.kind == Lexeme::End {
             return (tokens, lexer.diagnostics);
         }
     }
@@ -115,14 +115,14 @@ impl Lexer<'_> {
     fn token(&mut self) -> Token {
         let start = self.position;
         let kind = match self.rest().first() {
-            None => Kind::End,
+            None => Lexeme::End,
             Some(b'a'..=b'z' | b'A'..=b'Z' | b'_') => {
                 self.skip_word();
-                Kind::Word
+                Lexeme::Word
             }
             Some(b'0'..=b'9') => {
                 self.skip_number();
-                Kind::Number
+                Lexeme::Number
             }
             Some(&quote @ (b'"' | b'`')) => self.quoted(quote),
             Some(b'\'') => self.character(),
@@ -159,7 +159,7 @@ impl Lexer<'_> {
         }
     }
 
-    fn quoted(&mut self, quote: u8) -> Kind {
+    fn quoted(&mut self, quote: u8) -> Lexeme {
         let start = self.position;
         let what = if quote == b'"' { "string" } else { "quoted name" };
         self.position += 1;
@@ -168,7 +168,7 @@ impl Lexer<'_> {
                 [] | [b'\n', ..] => {
                     let span = self.span_from(start);
                     self.fault(Code::Unclosed, span, format!("this {what} is not closed on its line"));
-                    return Kind::Bad;
+                    return Lexeme::Bad;
                 }
                 // The escaped character can be longer than a byte, but its later bytes end nothing.
                 [b'\\', next, ..] if *next != b'\n' => self.position += 2,
@@ -183,13 +183,13 @@ impl Lexer<'_> {
         if literal::unquote(&self.source[start + 1..self.position - 1]).is_none() {
             let span = self.span_from(start);
             self.fault(Code::BadCharacter, span, format!("this {what} has an unknown escape"));
-            return Kind::Bad;
+            return Lexeme::Bad;
         }
-        if quote == b'"' { Kind::String } else { Kind::Quoted }
+        if quote == b'"' { Lexeme::String } else { Lexeme::Quoted }
     }
 
     /// `'a'`: a number; that it is a single character is checked when the value is read.
-    fn character(&mut self) -> Kind {
+    fn character(&mut self) -> Lexeme {
         let start = self.position;
         let line = self.source[start..].split('\n').next().unwrap_or_default();
         let mut escaped = false;
@@ -201,23 +201,23 @@ impl Lexer<'_> {
         match end {
             Some((length, _)) => {
                 self.position = start + length + 1;
-                Kind::Number
+                Lexeme::Number
             }
             None => {
                 self.position += 1;
                 let span = self.span_from(start);
                 self.fault(Code::Unclosed, span, "this character is not closed on its line".into());
                 self.position = start + line.len();
-                Kind::Bad
+                Lexeme::Bad
             }
         }
     }
 
-    fn symbol(&mut self) -> Kind {
+    fn symbol(&mut self) -> Lexeme {
         let length = symbol_length(self.rest());
         if length > 0 {
             self.position += length;
-            return Kind::Symbol;
+            return Lexeme::Symbol;
         }
         let start = self.position;
         let character = self.source[start..].chars().next().unwrap_or_default();
@@ -232,7 +232,7 @@ impl Lexer<'_> {
             '~' => diagnostic.help("`!x` inverts every bit of an integer"),
             _ => diagnostic,
         });
-        Kind::Bad
+        Lexeme::Bad
     }
 }
 

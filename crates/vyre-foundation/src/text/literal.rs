@@ -83,8 +83,8 @@ pub(super) fn read_as(text: &str, ty: ValueType, by_itself: ValueType) -> Result
     number.value().ok_or_else(|| {
         let mut bad = number.bad(&excerpt(digits));
         match sign == Sign::Minus && !ty.is_signed_integer() && ty.is_integer() {
-            true => bad.message = format!("`-{digits}` is negative, but the operand beside it is {ty}"),
-            false => bad.message += ", the type of the operand beside it",
+            true => bad.message = format!("`-{digits}` is negative, but the operand next to it is {ty}"),
+            false => bad.message += ", the type of the operand next to it",
         }
         bad
     })

@@ -44,13 +44,13 @@ pub(super) enum Note {
     /// The innermost scope ends here.
     Closes(u32),
     /// A name is declared, from here on.
-    Declares(Declared),
+    Declares(DeclaredName),
     /// A name is used.
     Uses(Name, Span),
 }
 
 /// A declaration.
-pub(super) struct Declared {
+pub(super) struct DeclaredName {
     pub(super) kind: SymbolKind,
     pub(super) name: Name,
     /// Span of the name.

@@ -4,7 +4,7 @@
 //! line, at a `;`, or before the `}` of its block; one that ends with `}` needs no terminator.
 
 use super::cursor::{Missing, Parsed, Parser, excerpt};
-use super::lexer::Kind;
+use super::lexer::Lexeme;
 use super::notes::SymbolKind;
 use super::returns;
 use super::vocabulary::{self, MESSAGE_WORDS, STATEMENT_WORDS};
@@ -83,14 +83,14 @@ impl Parser<'_> {
     fn end_of_statement(&mut self, start: usize) -> Parsed<()> {
         let next = self.peek();
         let ended = next.starts_line
-            || next.kind == Kind::End
+            || next.kind == Lexeme::End
             || self.at_symbol("}")
             || self.text(self.previous()) == "}";
         if self.eat_symbol(";") || ended {
             return Ok(());
         }
         let first = self.token_at(start);
-        let word = if first.kind == Kind::Word { self.text(first) } else { "" };
+        let word = if first.kind == Lexeme::Word { self.text(first) } else { "" };
         let meant = match word {
             // Declarations as other languages spell them.
             "var" | "const" | "mut" | "auto" | "float" | "int" | "uint" => Some("let"),
@@ -111,7 +111,7 @@ impl Parser<'_> {
 
     fn statement(&mut self) -> Parsed<Node> {
         let token = self.peek();
-        let word = if token.kind == Kind::Word { self.text(token) } else { "" };
+        let word = if token.kind == Lexeme::Word { self.text(token) } else { "" };
         let node = match word {
             "let" => self.let_statement(),
             "array" => self.array_statement(),
@@ -146,7 +146,7 @@ impl Parser<'_> {
     fn return_statement(&mut self) -> Parsed<Node> {
         let start = self.bump().span.start;
         let next = self.peek();
-        if next.starts_line || next.kind == Kind::End || self.at_symbol("}") || self.at_symbol(";") {
+        if next.starts_line || next.kind == Lexeme::End || self.at_symbol("}") || self.at_symbol(";") {
             return Ok(Node::Return);
         }
         let value = self.expression()?;
@@ -186,7 +186,7 @@ impl Parser<'_> {
 
     fn message(&mut self) -> Parsed<(Name, Vec<Expr>)> {
         let token = self.peek();
-        if token.kind != Kind::String {
+        if token.kind != Lexeme::String {
             return Err(self.unexpected("the message, as a string"));
         }
         self.bump();
@@ -320,7 +320,7 @@ impl Parser<'_> {
         self.bump();
         let generator = self.header(|parser| {
             let token = parser.peek();
-            if token.kind != Kind::String {
+            if token.kind != Lexeme::String {
                 return Err(parser.unexpected("the region's name, as a string"));
             }
             parser.bump();
@@ -331,7 +331,7 @@ impl Parser<'_> {
 
     fn assignment_or_expression(&mut self) -> Parsed<Node> {
         let first = self.peek();
-        if matches!(first.kind, Kind::Word | Kind::Quoted) && self.assigns(1) {
+        if matches!(first.kind, Lexeme::Word | Lexeme::Quoted) && self.assigns(1) {
             return self.assignment();
         }
         let spans = self.tree.len();
@@ -340,7 +340,7 @@ impl Parser<'_> {
             return Ok(Node::Eval(expr));
         }
         match expr {
-            Expr::Load(to, args) if first.kind != Kind::Symbol && args.len() == 1 => {
+            Expr::Load(to, args) if first.kind != Lexeme::Symbol && args.len() == 1 => {
                 let index = args.into_vec().pop().unwrap_or_else(|| unreachable!("one operand"));
                 self.store(to, index, spans)
             }
@@ -355,7 +355,7 @@ impl Parser<'_> {
     fn assigns(&self, distance: usize) -> bool {
         let token = self.peek_ahead(distance);
         let symbol = self.text(token);
-        token.kind == Kind::Symbol
+        token.kind == Lexeme::Symbol
             && !token.starts_line
             && (symbol == "=" || vocabulary::compound_assignment(symbol).is_some())
     }

@@ -1,6 +1,6 @@
 //! Round trips, messages and hostile texts.
 
-use super::lexer::{Kind, lex};
+use super::lexer::{Lexeme, lex};
 use super::{literal, parse, parse_functions, print};
 use crate::diagnostics::{Code, Diagnostic, line_column};
 use crate::ir::*;
@@ -505,7 +505,7 @@ fn with_suffixes(source: &str) -> String {
     let (tokens, _) = lex(source);
     let mut text = String::new();
     let mut done = 0;
-    for token in tokens.iter().filter(|token| token.kind == Kind::Number) {
+    for token in tokens.iter().filter(|token| token.kind == Lexeme::Number) {
         let [start, end] = [token.span.start, token.span.end].map(|at| at as usize);
         text += &source[done..end];
         done = end;
@@ -551,7 +551,7 @@ fn numbers_keep_the_type_that_they_have_by_themselves() {
 }
 
 #[test]
-fn numbers_take_the_type_of_what_stands_beside_them() {
+fn numbers_take_the_type_of_their_context() {
     let header = "fn half(x: f64) -> f64 { x / 2.0 }\n\
                   kernel (i: i32 uniform, l: i64 uniform, u: u64 uniform, d: f64 uniform, y: output i64[4]) {\n";
     let body = |text: &str| {
@@ -635,7 +635,7 @@ fn functions_and_constants_give_numbers_types() {
 
 /// Invalid programs parse back equal too.
 #[test]
-fn numbers_beside_other_types_are_written_with_suffixes() {
+fn numbers_next_to_other_types_are_written_with_suffixes() {
     let faulty = [
         Expr::u32(1) + Expr::i64(2),
         Expr::f32(0.5) * Expr::f64(2.0),

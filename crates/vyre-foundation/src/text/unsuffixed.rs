@@ -1,10 +1,10 @@
 //! Type inference for numbers without a suffix.
 //!
 //! By default an integer is a `u32` and a number with a point an `f32`. Where that would be an
-//! error, because the context has another type of the same kind, the number takes that type: beside
-//! another operand, where a function, an element or a variable expects it, and between the bounds
-//! of a loop. An op on such numbers alone is itself *open* and takes a type as a whole. A program
-//! that is valid with the default types therefore keeps them.
+//! error, because the context has another type of the same kind, the number takes that type: next
+//! to another operand, where a function, an element or a variable expects it, and between the
+//! bounds of a loop. An op on such numbers alone is itself *open* and takes a type as a whole. A
+//! program that is valid with the default types therefore keeps them.
 //!
 //! Types are inferred only as far as this needs; unknown types and errors are left to validation.
 

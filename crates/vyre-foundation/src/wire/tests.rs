@@ -266,7 +266,7 @@ fn check_canonical(content: &[u8]) {
 }
 
 #[test]
-fn faults_are_told_with_their_place() {
+fn faults_are_reported_with_their_position() {
     let check = |content: &[u8], expected: &str| {
         let error = decode(&framed(content)).expect_err("the bytes are malformed");
         assert_eq!(error.to_string(), expected, "{content:02x?}");

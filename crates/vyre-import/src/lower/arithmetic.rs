@@ -1,7 +1,7 @@
 //! Operators and conversions, scalar by scalar.
 
 use super::Lower;
-use super::kind::Kind;
+use super::scalar_type::ScalarType;
 use crate::fault::{Fault, Result};
 use naga::{BinaryOperator, Expression, Handle, ScalarKind, TypeInner, UnaryOperator};
 use vyre_foundation::ir::{Expr, Op};
@@ -30,7 +30,7 @@ impl<'m> Lower<'m> {
             return Ok(super::matrices::product(kind, shape, &a, &b));
         }
         let counts_in_i32 = matches!(op, BinaryOperator::ShiftLeft | BinaryOperator::ShiftRight)
-            && self.kind_of(right)? != Kind::U32;
+            && self.kind_of(right)? != ScalarType::U32;
         let mut a = self.leaves(left)?;
         let mut b = self.leaves(right)?;
         // A scalar is broadcast to each component of a vector.
@@ -41,14 +41,14 @@ impl<'m> Lower<'m> {
         }
         let mut leaves = Vec::new();
         for (x, y) in a.into_iter().zip(b) {
-            let y = if counts_in_i32 { y.cast(Kind::U32.value()) } else { y };
+            let y = if counts_in_i32 { y.cast(ScalarType::U32.value()) } else { y };
             leaves.push(self.scalar_binary(op, kind, x, y)?);
         }
         // Comparing whole vectors for equality in SPIR-V and GLSL also yields a vector.
         Ok(leaves)
     }
 
-    fn scalar_binary(&mut self, op: BinaryOperator, kind: Kind, x: Expr, y: Expr) -> Result<Expr> {
+    fn scalar_binary(&mut self, op: BinaryOperator, kind: ScalarType, x: Expr, y: Expr) -> Result<Expr> {
         let op = match op {
             BinaryOperator::Add => Op::Add,
             BinaryOperator::Subtract => Op::Sub,
@@ -76,7 +76,7 @@ impl<'m> Lower<'m> {
     }
 
     /// `x - y * trunc(x / y)`, as WGSL defines it.
-    fn float_remainder(&mut self, kind: Kind, x: Expr, y: Expr) -> Result<Expr> {
+    fn float_remainder(&mut self, kind: ScalarType, x: Expr, y: Expr) -> Result<Expr> {
         let (x, y) = (self.shared(x)?, self.shared(y)?);
         let whole = kind.rounded(x.clone() / y.clone()).trunc();
         Ok(kind.rounded(x - kind.rounded(y * whole)))
@@ -91,7 +91,7 @@ impl<'m> Lower<'m> {
         let from = self.kind_of(operand)?;
         let leaves = self.leaves(operand)?;
         let Some(width) = width else { return self.bitcast(operand, from, kind, leaves) };
-        let to = Kind::of(naga::Scalar { kind, width })?;
+        let to = ScalarType::of(naga::Scalar { kind, width })?;
         Ok(leaves.into_iter().map(|leaf| from.convert(leaf, to)).collect())
     }
 
@@ -100,7 +100,7 @@ impl<'m> Lower<'m> {
     fn bitcast(
         &mut self,
         operand: Handle<Expression>,
-        from: Kind,
+        from: ScalarType,
         kind: ScalarKind,
         leaves: Vec<Expr>,
     ) -> Result<Vec<Expr>> {
@@ -108,7 +108,7 @@ impl<'m> Lower<'m> {
             TypeInner::Scalar(scalar) | TypeInner::Vector { scalar, .. } => scalar.width,
             _ => return Err(Fault::unsupported("a bitcast of this type")),
         };
-        let to = Kind::of(naga::Scalar { kind, width })?;
+        let to = ScalarType::of(naga::Scalar { kind, width })?;
         Ok(leaves.into_iter().map(|leaf| from.bits(leaf, to)).collect())
     }
 }

@@ -1,7 +1,7 @@
 //! Atomics: those that programs have, and the others as compare-exchange loops.
 
-use super::kind::Kind;
 use super::pointee::{Pointee, Root};
+use super::scalar_type::ScalarType;
 use super::{Lower, Value};
 use crate::fault::{Fault, Result};
 use naga::{AtomicFunction, Expression, Handle, TypeInner};
@@ -12,9 +12,9 @@ struct AtomicTarget {
     memory: Name,
     index: Expr,
     /// Kind that the shader sees.
-    kind: Kind,
+    kind: ScalarType,
     /// Kind of the element in memory.
-    element: Kind,
+    element: ScalarType,
 }
 
 impl<'m> Lower<'m> {
@@ -22,7 +22,7 @@ impl<'m> Lower<'m> {
         let TypeInner::Atomic(scalar) = pointee.inner else {
             return Err(Fault::unsupported("an atomic on memory that is not declared atomic"));
         };
-        let kind = Kind::of(scalar)?;
+        let kind = ScalarType::of(scalar)?;
         let element = match &pointee.root {
             Root::Buffer(buffer) => buffer.element.unwrap_or(buffer.word),
             Root::Arrays(_) | Root::Variables(_) | Root::Counter(_) => kind,

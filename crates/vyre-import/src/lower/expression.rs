@@ -1,7 +1,7 @@
 //! Expressions: when they are evaluated, and how each is lowered.
 
-use super::kind::Kind;
 use super::pointee::{Pointee, Root, mentions};
+use super::scalar_type::ScalarType;
 use super::statement_list::size;
 use super::types::no_value;
 use super::{Lower, Value};
@@ -19,12 +19,12 @@ impl<'m> Lower<'m> {
     }
 
     /// Kind of a value's scalars.
-    pub(super) fn kind_of(&self, handle: Handle<Expression>) -> Result<Kind> {
+    pub(super) fn kind_of(&self, handle: Handle<Expression>) -> Result<ScalarType> {
         match self.type_of(handle) {
             TypeInner::Scalar(scalar)
             | TypeInner::Vector { scalar, .. }
             | TypeInner::Matrix { scalar, .. }
-            | TypeInner::Atomic(scalar) => Kind::of(*scalar),
+            | TypeInner::Atomic(scalar) => ScalarType::of(*scalar),
             other => Err(no_value(other)),
         }
     }
@@ -264,8 +264,8 @@ impl<'m> Lower<'m> {
         let kind = self.kind_of(index)?;
         let index = match (self.leaf(index)?, kind) {
             (Expr::Literal(vyre_foundation::ir::Value::I32(index)), _) => Expr::u32(index as u32),
-            (index, Kind::U32) => index,
-            (index, _) => index.cast(Kind::U32.value()),
+            (index, ScalarType::U32) => index,
+            (index, _) => index.cast(ScalarType::U32.value()),
         };
         if let Expression::Constant(constant) = self.innermost().function.expressions[base]
             && self.types.count(self.type_of(base))? > 16
@@ -324,7 +324,7 @@ impl<'m> Lower<'m> {
     }
 
     pub(super) fn zeros(&self, ty: Handle<naga::Type>) -> Result<Vec<Expr>> {
-        Ok(self.types.kinds(self.types.inner(ty))?.into_iter().map(Kind::zero).collect())
+        Ok(self.types.kinds(self.types.inner(ty))?.into_iter().map(ScalarType::zero).collect())
     }
 
     /// Scalars of a module constant.

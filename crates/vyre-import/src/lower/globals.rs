@@ -1,11 +1,11 @@
 //! Module variables: buffers, workgroup memory, and variables private to an invocation.
 
 use super::Lower;
-use super::kind::Kind;
 use super::pointee::{Buffer, Root};
+use super::scalar_type::ScalarType;
 use super::types::no_value;
 use crate::fault::{Fault, Result, span_of};
-use crate::imported::Binding;
+use crate::imported::ShaderBinding;
 use naga::valid::GlobalUse;
 use naga::{AddressSpace, Expression, GlobalVariable, Handle, TypeInner};
 use std::collections::HashSet;
@@ -92,8 +92,8 @@ impl<'m> Lower<'m> {
     fn declare_workgroup(&mut self, label: &str, inner: &TypeInner) -> Result<Root> {
         let counts = self.types.counts(inner)?;
         let several = counts.iter().filter(|count| **count > 0).count() > 1;
-        let mut names = vec![None; Kind::COUNT];
-        for kind in Kind::ALL.into_iter().filter(|kind| counts[*kind as usize] > 0) {
+        let mut names = vec![None; ScalarType::COUNT];
+        for kind in ScalarType::ALL.into_iter().filter(|kind| counts[*kind as usize] > 0) {
             let label = if several { format!("{label}_{}", kind.suffix()) } else { label.into() };
             let name = self.fresh(&label);
             self.buffers.push(BufferDecl::workgroup(name.clone(), counts[kind as usize], kind.data()));
@@ -111,11 +111,13 @@ impl<'m> Lower<'m> {
         variable: &GlobalVariable,
         recast: bool,
     ) -> Result<Root> {
-        let mut kinds = [false; Kind::COUNT];
+        let mut kinds = [false; ScalarType::COUNT];
         self.types.kinds_in(inner, &mut kinds)?;
-        let mut present = Kind::ALL.into_iter().filter(|kind| kinds[*kind as usize]);
+        let mut present = ScalarType::ALL.into_iter().filter(|kind| kinds[*kind as usize]);
         let element = match (present.next(), present.next()) {
-            (Some(kind), None) if !(self.types.has_atomic_float(inner) || recast && kind == Kind::F32) => {
+            (Some(kind), None)
+                if !(self.types.has_atomic_float(inner) || recast && kind == ScalarType::F32) =>
+            {
                 Some(kind)
             }
             _ => None,
@@ -125,8 +127,8 @@ impl<'m> Lower<'m> {
             Some(binding) => binding.group.saturating_mul(GROUP).saturating_add(binding.binding),
             None => self.bindings.iter().map(|binding| binding.number + 1).max().unwrap_or(0),
         };
-        let all_long = Kind::ALL.into_iter().all(|kind| !kinds[kind as usize] || kind.width() == 8);
-        let word = if all_long { Kind::U64 } else { Kind::U32 };
+        let all_long = ScalarType::ALL.into_iter().all(|kind| !kinds[kind as usize] || kind.width() == 8);
+        let word = if all_long { ScalarType::U64 } else { ScalarType::U32 };
         let data = element.unwrap_or(word).data();
         let buffer = Buffer { name: name.clone(), element, word, written: access == Access::ReadWrite };
         let layout = self.types.layout(inner)?;
@@ -144,7 +146,7 @@ impl<'m> Lower<'m> {
         if access != Access::ReadWrite {
             self.constant.insert(name.clone());
         }
-        self.bindings.push(Binding {
+        self.bindings.push(ShaderBinding {
             name: name.to_string(),
             group: variable.binding.as_ref().map(|binding| binding.group),
             binding: variable.binding.as_ref().map(|binding| binding.binding),

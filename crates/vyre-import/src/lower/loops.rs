@@ -1,8 +1,8 @@
 //! Loops. Counted loops are recognised, since their iteration count is known.
 
 use super::analysis::{arguments, ends, local_root, operands};
-use super::kind::Kind;
 use super::pointee::Root;
+use super::scalar_type::ScalarType;
 use super::statement::{Item, items, negated};
 use super::{Lower, RoundEnd, Scope};
 use crate::fault::{Fault, Result};
@@ -24,7 +24,7 @@ struct Tested<'m> {
 /// bound.
 struct Counted {
     local: Handle<LocalVariable>,
-    kind: Kind,
+    kind: ScalarType,
     bound: Handle<Expression>,
     /// Whether the bound itself is included.
     inclusive: bool,
@@ -208,16 +208,16 @@ impl<'m> Lower<'m> {
             _ => return None,
         };
         let kind = match self.types.inner(function.local_variables[local].ty) {
-            naga::TypeInner::Scalar(scalar) => Kind::of(*scalar).ok()?,
+            naga::TypeInner::Scalar(scalar) => ScalarType::of(*scalar).ok()?,
             _ => return None,
         };
         let step = self.is_step(continuing, local)?;
         let down = matches!(step, CounterStep::Number(step) if step < 0);
         let fits = match (compare, kind) {
-            (BinaryOperator::Less | BinaryOperator::LessEqual, Kind::U32 | Kind::I32) => !down,
-            (BinaryOperator::Greater | BinaryOperator::GreaterEqual, Kind::I32) => down,
+            (BinaryOperator::Less | BinaryOperator::LessEqual, ScalarType::U32 | ScalarType::I32) => !down,
+            (BinaryOperator::Greater | BinaryOperator::GreaterEqual, ScalarType::I32) => down,
             _ => false,
-        } && (kind == Kind::U32 || matches!(step, CounterStep::Number(_)));
+        } && (kind == ScalarType::U32 || matches!(step, CounterStep::Number(_)));
         let mut changes =
             Changes { function, locals: HashSet::new(), emitted: HashSet::new(), loads: 0, local };
         changes.block(body);
@@ -354,8 +354,8 @@ fn emitted(list: &[Item<'_>]) -> Vec<Handle<Expression>> {
     list.iter().flat_map(of).collect()
 }
 
-fn number(kind: Kind, value: i64) -> Expr {
-    if kind == Kind::I32 { Expr::i32(value as i32) } else { Expr::u32(value as u32) }
+fn number(kind: ScalarType, value: i64) -> Expr {
+    if kind == ScalarType::I32 { Expr::i32(value as i32) } else { Expr::u32(value as u32) }
 }
 
 fn mirrored(op: BinaryOperator) -> BinaryOperator {

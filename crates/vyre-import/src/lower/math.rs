@@ -1,6 +1,6 @@
 //! Built-in functions of shaders.
 
-use super::kind::Kind;
+use super::scalar_type::ScalarType;
 use super::{Lower, matrices};
 use crate::fault::{Fault, Result};
 use naga::{Expression, Handle, MathFunction as Math, TypeInner};
@@ -8,7 +8,7 @@ use vyre_foundation::ir::{Expr, Op};
 
 /// Operands of a function, scalar by scalar.
 pub(super) struct Operands {
-    pub(super) kind: Kind,
+    pub(super) kind: ScalarType,
     pub(super) lists: [Vec<Expr>; 4],
 }
 
@@ -61,7 +61,7 @@ impl<'m> Lower<'m> {
         if let Some(leaves) = simple(function, &operands) {
             return Ok(leaves);
         }
-        if let Some(leaves) = super::fields::field(function, &operands) {
+        if let Some(leaves) = super::bit_functions::bit_function(function, &operands) {
             return Ok(leaves);
         }
         match function {
@@ -181,7 +181,7 @@ fn simple(function: Math, operands: &Operands) -> Option<Vec<Expr>> {
     let number = |value: f64| kind.literal(value);
     let unary = |op| Some(operands.unary(op));
     match function {
-        Math::Abs if kind == Kind::U32 || kind == Kind::U64 => Some(operands.lists[0].clone()),
+        Math::Abs if kind == ScalarType::U32 || kind == ScalarType::U64 => Some(operands.lists[0].clone()),
         Math::Abs => unary(Op::Abs),
         Math::Min => Some(operands.binary(Op::Min)),
         Math::Max => Some(operands.binary(Op::Max)),
@@ -221,7 +221,7 @@ fn simple(function: Math, operands: &Operands) -> Option<Vec<Expr>> {
         Math::Sign => unary(Op::Sign),
         Math::Fma => Some(operands.ternary(Op::Fma)),
         Math::Ldexp => Some(operands.binary(Op::Ldexp)),
-        Math::QuantizeToF16 => Some(operands.each(1, |args| Kind::F16.rounded(args[0].clone()))),
+        Math::QuantizeToF16 => Some(operands.each(1, |args| ScalarType::F16.rounded(args[0].clone()))),
         Math::Mix => Some(operands.each(3, |args| {
             let [x, y, a] = args else { unreachable!("three were asked for") };
             let rest = kind.rounded(number(1.0) - a);

@@ -1,6 +1,6 @@
 //! Products, determinants and inverses of matrices, which are lists of columns.
 
-use super::kind::Kind;
+use super::scalar_type::ScalarType;
 use naga::TypeInner;
 use vyre_foundation::ir::Expr;
 
@@ -29,7 +29,7 @@ pub(super) fn product_shape(left: &TypeInner, right: &TypeInner) -> Option<Produ
 }
 
 /// The product, column by column.
-pub(super) fn product(kind: Kind, shape: ProductShape, a: &[Expr], b: &[Expr]) -> Vec<Expr> {
+pub(super) fn product(kind: ScalarType, shape: ProductShape, a: &[Expr], b: &[Expr]) -> Vec<Expr> {
     let mut leaves = Vec::new();
     for column in 0..shape.columns {
         for row in 0..shape.rows {
@@ -42,7 +42,7 @@ pub(super) fn product(kind: Kind, shape: ProductShape, a: &[Expr], b: &[Expr]) -
 }
 
 /// Sum of products, in order.
-pub(super) fn dot(kind: Kind, terms: impl Iterator<Item = (Expr, Expr)>) -> Option<Expr> {
+pub(super) fn dot(kind: ScalarType, terms: impl Iterator<Item = (Expr, Expr)>) -> Option<Expr> {
     let products = terms.map(|(x, y)| kind.rounded(x * y));
     products.reduce(|sum, term| kind.rounded(sum + term))
 }
@@ -55,7 +55,7 @@ fn minor(m: &[Expr], n: usize, without: (usize, usize)) -> Vec<Expr> {
 }
 
 /// Determinant of a square matrix of side `n`, expanded along its first column.
-pub(super) fn determinant(kind: Kind, m: &[Expr], n: usize) -> Expr {
+pub(super) fn determinant(kind: ScalarType, m: &[Expr], n: usize) -> Expr {
     if n == 1 {
         return m[0].clone();
     }
@@ -67,7 +67,7 @@ pub(super) fn determinant(kind: Kind, m: &[Expr], n: usize) -> Expr {
 }
 
 /// Adjugate of a square matrix: the inverse times the determinant.
-pub(super) fn adjugate(kind: Kind, m: &[Expr], n: usize) -> Vec<Expr> {
+pub(super) fn adjugate(kind: ScalarType, m: &[Expr], n: usize) -> Vec<Expr> {
     let mut leaves = Vec::new();
     for column in 0..n {
         for row in 0..n {

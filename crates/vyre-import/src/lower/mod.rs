@@ -13,15 +13,15 @@
 mod analysis;
 mod arithmetic;
 mod atomics;
+mod bit_functions;
 mod calls;
 mod expression;
-mod fields;
 mod globals;
-mod kind;
 mod loops;
 mod math;
 mod matrices;
 mod pointee;
+mod scalar_type;
 mod short_circuit;
 mod statement;
 mod statement_list;
@@ -30,7 +30,7 @@ mod switch;
 mod types;
 
 use crate::fault::{Fault, Result, span_of};
-use crate::imported::{Binding, Imported};
+use crate::imported::{Imported, ShaderBinding};
 use analysis::Facts;
 use naga::valid::{FunctionInfo, ModuleInfo};
 use naga::{Expression, GlobalVariable, Handle, LocalVariable, Module};
@@ -117,7 +117,7 @@ pub(crate) struct Lower<'m> {
     constant: HashSet<Name>,
     buffers: Vec<BufferDecl>,
     buffer_places: Vec<Span>,
-    bindings: Vec<Binding>,
+    bindings: Vec<ShaderBinding>,
     globals: HashMap<Handle<GlobalVariable>, Root>,
     tables: HashMap<Handle<naga::Constant>, Root>,
     inlined: Vec<InlinedFunction<'m>>,

@@ -5,7 +5,7 @@
 //! buffer has elements of a single kind if it holds only that, and otherwise consists of 32-bit
 //! words that are decoded.
 
-use super::kind::Kind;
+use super::scalar_type::ScalarType;
 use super::types::{Component, Counts, MAX_LEAVES};
 use super::{Lower, Value};
 use crate::fault::{Fault, Result};
@@ -30,9 +30,9 @@ pub(super) enum Root {
 pub(super) struct Buffer {
     pub(super) name: Name,
     /// Kind of the elements; `None` for words of mixed kinds.
-    pub(super) element: Option<Kind>,
+    pub(super) element: Option<ScalarType>,
     /// Kind of the words if kinds are mixed: `U64` if all kinds have 64 bits, otherwise `U32`.
-    pub(super) word: Kind,
+    pub(super) word: ScalarType,
     pub(super) written: bool,
 }
 
@@ -93,7 +93,7 @@ impl Pointee {
     }
 
     /// The buffer or array that holds the pointee's scalars of this kind.
-    pub(super) fn memory(&self, kind: Kind) -> Result<Name> {
+    pub(super) fn memory(&self, kind: ScalarType) -> Result<Name> {
         let name = match &self.root {
             Root::Arrays(names) => names[kind as usize].clone(),
             Root::Buffer(buffer) => Some(buffer.name.clone()),
@@ -147,7 +147,7 @@ impl<'m> Lower<'m> {
     }
 
     /// Index of the pointee's first element in the array for a kind of scalar.
-    fn address_of_kind(&mut self, pointee: &Pointee, kind: Kind) -> Result<Address> {
+    fn address_of_kind(&mut self, pointee: &Pointee, kind: ScalarType) -> Result<Address> {
         let strides = pointee.moving.iter().map(|part| (part.index.clone(), part.counts[kind as usize]));
         let moving = sum(strides.collect());
         Ok(Address { moving: self.shared_by_leaves(moving, pointee)?, fixed: pointee.counts[kind as usize] })
@@ -169,7 +169,7 @@ impl<'m> Lower<'m> {
     }
 
     /// Index of the element that an atomic operates on.
-    pub(super) fn atomic_index(&mut self, pointee: &Pointee, kind: Kind) -> Result<Expr> {
+    pub(super) fn atomic_index(&mut self, pointee: &Pointee, kind: ScalarType) -> Result<Expr> {
         let address = match &pointee.root {
             Root::Buffer(buffer) => self.address_in_units(pointee, buffer.unit())?,
             Root::Arrays(_) | Root::Variables(_) | Root::Counter(_) => self.address_of_kind(pointee, kind)?,
@@ -210,7 +210,7 @@ impl<'m> Lower<'m> {
                     .map(|(at, _)| Expr::load(name.clone(), address.index(at / kind.width())))
                     .collect())
             }
-            Root::Buffer(buffer) if buffer.word == Kind::U64 => self.load_long_words(pointee, buffer),
+            Root::Buffer(buffer) if buffer.word == ScalarType::U64 => self.load_long_words(pointee, buffer),
             Root::Buffer(buffer) => self.load_words(pointee, buffer),
         }
     }
@@ -218,8 +218,8 @@ impl<'m> Lower<'m> {
     fn load_long_words(&mut self, pointee: &Pointee, buffer: &Buffer) -> Result<Vec<Expr>> {
         let leaves = self.types.leaves(&pointee.inner)?;
         let address = self.address_in_units(pointee, 8)?;
-        let load = |(at, kind): (u32, Kind)| {
-            Kind::U64.bits(Expr::load(buffer.name.clone(), address.index(at / 8)), kind)
+        let load = |(at, kind): (u32, ScalarType)| {
+            ScalarType::U64.bits(Expr::load(buffer.name.clone(), address.index(at / 8)), kind)
         };
         Ok(leaves.into_iter().map(load).collect())
     }
@@ -238,28 +238,28 @@ impl<'m> Lower<'m> {
     fn load_words(&mut self, pointee: &Pointee, buffer: &Buffer) -> Result<Vec<Expr>> {
         let word = |index: Expr| Expr::load(buffer.name.clone(), index);
         let leaves = self.types.leaves(&pointee.inner)?;
-        let halves = leaves.iter().any(|(_, kind)| *kind == Kind::F16);
+        let halves = leaves.iter().any(|(_, kind)| *kind == ScalarType::F16);
         let address = self.address_in_units(pointee, if halves { 2 } else { 4 })?;
         let mut values = Vec::new();
         for (at, kind) in leaves {
             values.push(match kind {
-                Kind::F16 => {
+                ScalarType::F16 => {
                     let half = self.shared(address.index(at / 2))?;
                     let at = half.clone() >> Expr::u32(1);
                     let word =
                         if buffer.written { Expr::atomic_load(buffer.name.clone(), at) } else { word(at) };
                     let shift = (half & Expr::u32(1)) << Expr::u32(4);
-                    Kind::U32.bits(word >> shift, Kind::F16)
+                    ScalarType::U32.bits(word >> shift, ScalarType::F16)
                 }
-                Kind::Bool | Kind::U32 | Kind::I32 | Kind::F32 => {
+                ScalarType::Bool | ScalarType::U32 | ScalarType::I32 | ScalarType::F32 => {
                     let index = word_index(&address, at, halves);
-                    Kind::U32.bits(word(index), kind)
+                    ScalarType::U32.bits(word(index), kind)
                 }
-                Kind::U64 | Kind::I64 | Kind::F64 => {
+                ScalarType::U64 | ScalarType::I64 | ScalarType::F64 => {
                     let low = self.shared(word_index(&address, at, halves))?;
                     let high = word_index(&address, at + 4, halves);
-                    let high = word(high).cast(Kind::U64.value()) << Expr::u32(32);
-                    Kind::U64.bits(word(low).cast(Kind::U64.value()) | high, kind)
+                    let high = word(high).cast(ScalarType::U64.value()) << Expr::u32(32);
+                    ScalarType::U64.bits(word(low).cast(ScalarType::U64.value()) | high, kind)
                 }
             });
         }
@@ -295,11 +295,11 @@ impl<'m> Lower<'m> {
                 }
                 Ok(())
             }
-            Root::Buffer(buffer) if buffer.word == Kind::U64 => {
+            Root::Buffer(buffer) if buffer.word == ScalarType::U64 => {
                 let leaves = self.types.leaves(&pointee.inner)?;
                 let address = self.address_in_units(pointee, 8)?;
                 for ((at, kind), value) in leaves.into_iter().zip(values) {
-                    let bits = kind.bits(value, Kind::U64);
+                    let bits = kind.bits(value, ScalarType::U64);
                     self.emit(Node::store(buffer.name.clone(), address.index(at / 8), bits))?;
                 }
                 Ok(())
@@ -347,31 +347,31 @@ impl<'m> Lower<'m> {
     fn store_words(&mut self, pointee: &Pointee, buffer: &Buffer, values: Vec<Expr>) -> Result<()> {
         let name = &buffer.name;
         let leaves = self.types.leaves(&pointee.inner)?;
-        let halves = leaves.iter().any(|(_, kind)| *kind == Kind::F16);
+        let halves = leaves.iter().any(|(_, kind)| *kind == ScalarType::F16);
         let address = self.address_in_units(pointee, if halves { 2 } else { 4 })?;
         for ((at, kind), value) in leaves.into_iter().zip(values) {
             match kind {
                 // The other half of the word can be written concurrently.
-                Kind::F16 => {
+                ScalarType::F16 => {
                     let half = self.shared(address.index(at / 2))?;
                     let index = self.shared(half.clone() >> Expr::u32(1))?;
                     let shift = self.shared((half & Expr::u32(1)) << Expr::u32(4))?;
-                    let bits = Kind::F16.bits(value, Kind::U32) << shift.clone();
+                    let bits = ScalarType::F16.bits(value, ScalarType::U32) << shift.clone();
                     let keep = !(Expr::u32(0xffff) << shift);
                     let bits = self.shared(bits)?;
                     self.emit(Node::eval(Expr::atomic(AtomicOp::And, name.clone(), index.clone(), keep)))?;
                     self.emit(Node::eval(Expr::atomic(AtomicOp::Or, name.clone(), index, bits)))?;
                 }
-                Kind::Bool | Kind::U32 | Kind::I32 | Kind::F32 => {
+                ScalarType::Bool | ScalarType::U32 | ScalarType::I32 | ScalarType::F32 => {
                     let index = word_index(&address, at, halves);
-                    self.emit(Node::store(name.clone(), index, kind.bits(value, Kind::U32)))?;
+                    self.emit(Node::store(name.clone(), index, kind.bits(value, ScalarType::U32)))?;
                 }
-                Kind::U64 | Kind::I64 | Kind::F64 => {
-                    let bits = self.shared(kind.bits(value, Kind::U64))?;
+                ScalarType::U64 | ScalarType::I64 | ScalarType::F64 => {
+                    let bits = self.shared(kind.bits(value, ScalarType::U64))?;
                     let (low, high) =
                         (word_index(&address, at, halves), word_index(&address, at + 4, halves));
-                    self.emit(Node::store(name.clone(), low, bits.clone().cast(Kind::U32.value())))?;
-                    let upper = (bits >> Expr::u32(32)).cast(Kind::U32.value());
+                    self.emit(Node::store(name.clone(), low, bits.clone().cast(ScalarType::U32.value())))?;
+                    let upper = (bits >> Expr::u32(32)).cast(ScalarType::U32.value());
                     self.emit(Node::store(name.clone(), high, upper))?;
                 }
             }
@@ -384,14 +384,14 @@ impl<'m> Lower<'m> {
         let counts = match (&pointee.root, self.types.counts(&pointee.inner)) {
             (Root::Arrays(_), Ok(counts)) if counts.iter().sum::<u32>() > 16 => counts,
             _ => {
-                let zeros = self.types.kinds(&pointee.inner)?.into_iter().map(Kind::zero).collect();
+                let zeros = self.types.kinds(&pointee.inner)?.into_iter().map(ScalarType::zero).collect();
                 return self.store(pointee, zeros);
             }
         };
         for name in self.names_of(pointee) {
             self.settle(&name)?;
         }
-        for kind in Kind::ALL {
+        for kind in ScalarType::ALL {
             let count = counts[kind as usize];
             if count == 0 {
                 continue;
@@ -443,8 +443,8 @@ impl<'m> Lower<'m> {
     fn declare_arrays(&mut self, label: &str, inner: &TypeInner) -> Result<Root> {
         let counts = self.types.counts(inner)?;
         let several = counts.iter().filter(|count| **count > 0).count() > 1;
-        let mut names = vec![None; Kind::COUNT];
-        for kind in Kind::ALL.into_iter().filter(|kind| counts[*kind as usize] > 0) {
+        let mut names = vec![None; ScalarType::COUNT];
+        for kind in ScalarType::ALL.into_iter().filter(|kind| counts[*kind as usize] > 0) {
             let label = if several { format!("{label}_{}", kind.suffix()) } else { label.into() };
             let name = self.fresh(&label);
             self.emit(Node::array(name.clone(), kind.value(), counts[kind as usize]))?;
@@ -488,12 +488,12 @@ impl<'m> Lower<'m> {
 /// Indices of successive scalars of each kind.
 #[derive(Default)]
 struct Cursor {
-    starts: [Option<Address>; Kind::COUNT],
+    starts: [Option<Address>; ScalarType::COUNT],
     passed: Counts,
 }
 
 impl Cursor {
-    fn address(&mut self, lower: &mut Lower<'_>, pointee: &Pointee, kind: Kind) -> Result<Expr> {
+    fn address(&mut self, lower: &mut Lower<'_>, pointee: &Pointee, kind: ScalarType) -> Result<Expr> {
         let start = match &self.starts[kind as usize] {
             Some(start) => start.clone(),
             None => {
@@ -508,7 +508,7 @@ impl Cursor {
     }
 }
 
-fn array_of(names: &[Option<Name>], kind: Kind) -> Result<Name> {
+fn array_of(names: &[Option<Name>], kind: ScalarType) -> Result<Name> {
     names[kind as usize]
         .clone()
         .ok_or_else(|| Fault::unsupported("a part of a variable that it does not have"))

@@ -1,6 +1,6 @@
 //! Subgroup exchanges.
 
-use super::kind::Kind;
+use super::scalar_type::ScalarType;
 use super::{Lower, Value};
 use crate::fault::Result;
 use naga::{CollectiveOperation, Expression, GatherMode, Handle, SubgroupOperation};
@@ -18,8 +18,8 @@ impl<'m> Lower<'m> {
             None => Expr::bool(true),
         };
         let lanes = self.name_it("ballot", Expr::subgroup(SubgroupOp::Ballot, [condition]))?;
-        let low = lanes.clone().cast(Kind::U32.value());
-        let high = (lanes >> Expr::u32(32)).cast(Kind::U32.value());
+        let low = lanes.clone().cast(ScalarType::U32.value());
+        let high = (lanes >> Expr::u32(32)).cast(ScalarType::U32.value());
         self.give(result, vec![low, high, Expr::u32(0), Expr::u32(0)])
     }
 
@@ -57,7 +57,7 @@ impl<'m> Lower<'m> {
 
     fn lane_number(&mut self, handle: Handle<Expression>) -> Result<Expr> {
         let kind = self.kind_of(handle)?;
-        Ok(kind.convert(self.leaf(handle)?, Kind::U32))
+        Ok(kind.convert(self.leaf(handle)?, ScalarType::U32))
     }
 
     pub(super) fn collective(
@@ -114,10 +114,10 @@ impl<'m> Lower<'m> {
 }
 
 /// Converts a bool to a number, since lanes exchange only numbers.
-fn without_bool(kind: Kind, value: Expr) -> Expr {
-    if kind == Kind::Bool { kind.convert(value, Kind::U32) } else { value }
+fn without_bool(kind: ScalarType, value: Expr) -> Expr {
+    if kind == ScalarType::Bool { kind.convert(value, ScalarType::U32) } else { value }
 }
 
-fn with_bool(kind: Kind, value: Expr) -> Expr {
-    if kind == Kind::Bool { value.differs(Expr::u32(0)) } else { value }
+fn with_bool(kind: ScalarType, value: Expr) -> Expr {
+    if kind == ScalarType::Bool { value.differs(Expr::u32(0)) } else { value }
 }

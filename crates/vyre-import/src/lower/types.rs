@@ -1,7 +1,7 @@
 //! Decomposition of types: the number of scalars of each kind, their order, and their layout in
 //! shared memory.
 
-use super::kind::Kind;
+use super::scalar_type::ScalarType;
 use crate::fault::{Fault, Result};
 use crate::imported::Layout;
 use naga::{ArraySize, Handle, Module, Type, TypeInner};
@@ -11,10 +11,10 @@ use naga::{ArraySize, Handle, Module, Type, TypeInner};
 pub(super) const MAX_LEAVES: usize = 4096;
 
 /// Number of scalars of each kind.
-pub(super) type Counts = [u32; Kind::COUNT];
+pub(super) type Counts = [u32; ScalarType::COUNT];
 
 /// A scalar of a type in shared memory: its offset in bytes and its kind.
-pub(super) type Leaf = (u32, Kind);
+pub(super) type Leaf = (u32, ScalarType);
 
 /// A component of a type and how to reach it.
 pub(super) struct Component {
@@ -38,7 +38,7 @@ impl<'m> Types<'m> {
     }
 
     /// Kinds of a type's scalars, in order.
-    pub(super) fn kinds(self, inner: &TypeInner) -> Result<Vec<Kind>> {
+    pub(super) fn kinds(self, inner: &TypeInner) -> Result<Vec<ScalarType>> {
         Ok(self.leaves(inner)?.into_iter().map(|(_, kind)| kind).collect())
     }
 
@@ -57,7 +57,7 @@ impl<'m> Types<'m> {
         }
         let count = match inner {
             TypeInner::Scalar(scalar) | TypeInner::Atomic(scalar) => {
-                leaves.push((at, Kind::of(*scalar)?));
+                leaves.push((at, ScalarType::of(*scalar)?));
                 return Ok(());
             }
             TypeInner::Struct { members, .. } => members.len() as u32,
@@ -126,9 +126,11 @@ impl<'m> Types<'m> {
 
     /// Number of scalars of each kind in a type of known size.
     pub(super) fn counts(self, inner: &TypeInner) -> Result<Counts> {
-        let mut counts = [0; Kind::COUNT];
+        let mut counts = [0; ScalarType::COUNT];
         match inner {
-            TypeInner::Scalar(scalar) | TypeInner::Atomic(scalar) => counts[Kind::of(*scalar)? as usize] = 1,
+            TypeInner::Scalar(scalar) | TypeInner::Atomic(scalar) => {
+                counts[ScalarType::of(*scalar)? as usize] = 1
+            }
             TypeInner::Struct { members, .. } => {
                 for member in members {
                     add(&mut counts, self.counts(self.inner(member.ty))?, 1)?;
@@ -145,7 +147,7 @@ impl<'m> Types<'m> {
 
     /// Number of scalars of each kind before a member of a struct.
     pub(super) fn counts_before(self, inner: &TypeInner, index: u32) -> Result<Counts> {
-        let mut counts = [0; Kind::COUNT];
+        let mut counts = [0; ScalarType::COUNT];
         if let TypeInner::Struct { members, .. } = inner {
             for member in members.iter().take(index as usize) {
                 add(&mut counts, self.counts(self.inner(member.ty))?, 1)?;
@@ -155,12 +157,12 @@ impl<'m> Types<'m> {
     }
 
     /// Marks the kinds of scalars in a type in shared memory, including run-time sized tails.
-    pub(super) fn kinds_in(self, inner: &TypeInner, kinds: &mut [bool; Kind::COUNT]) -> Result<()> {
+    pub(super) fn kinds_in(self, inner: &TypeInner, kinds: &mut [bool; ScalarType::COUNT]) -> Result<()> {
         match inner {
             TypeInner::Scalar(scalar)
             | TypeInner::Atomic(scalar)
             | TypeInner::Vector { scalar, .. }
-            | TypeInner::Matrix { scalar, .. } => kinds[Kind::of(*scalar)? as usize] = true,
+            | TypeInner::Matrix { scalar, .. } => kinds[ScalarType::of(*scalar)? as usize] = true,
             TypeInner::Array { base, .. } => self.kinds_in(self.inner(*base), kinds)?,
             TypeInner::Struct { members, .. } => {
                 for member in members {
@@ -199,7 +201,7 @@ impl<'m> Types<'m> {
     pub(super) fn layout(self, inner: &TypeInner) -> Result<Layout> {
         Ok(match inner {
             TypeInner::Scalar(scalar) | TypeInner::Atomic(scalar) => {
-                Layout::Scalar(Kind::of(*scalar)?.data())
+                Layout::Scalar(ScalarType::of(*scalar)?.data())
             }
             TypeInner::Struct { members, .. } => {
                 let member =

@@ -2,8 +2,8 @@
 
 use super::sizes::spelling;
 use super::{Read, Reader, fault, plain, span_of};
-use crate::extent::Extent;
 use crate::table::{self, Class, RelativeType};
+use crate::token_span::TokenSpan;
 use crate::tree::{Function, FunctionId, Value, ValueKind};
 use crate::types::{Kind, Scalar, Type};
 use syn::{Expr, ExprCall, ExprMethodCall, Path};
@@ -91,7 +91,7 @@ impl Reader {
         &mut self,
         ty: RelativeType,
         first: Option<Type>,
-        span: impl Into<Extent>,
+        span: impl Into<TokenSpan>,
     ) -> Read<Type> {
         let scalar = match (ty, first) {
             (RelativeType::Same, Some(first)) => return Ok(first),
@@ -130,7 +130,7 @@ impl Reader {
         }
     }
 
-    fn bits_to_float(&mut self, path: &Path, call: &ExprCall, span: Extent) -> Read<Value> {
+    fn bits_to_float(&mut self, path: &Path, call: &ExprCall, span: TokenSpan) -> Read<Value> {
         let double = path.segments.first().is_some_and(|segment| segment.ident == "f64");
         let (ty, bits) = if double { (Scalar::F64, Scalar::U64) } else { (Scalar::F32, Scalar::U32) };
         let Some(argument) = call.args.first().filter(|_| call.args.len() == 1) else {
@@ -141,7 +141,7 @@ impl Reader {
         Ok(Value { kind: ValueKind::FromBits(path.clone(), Box::new(value)), ty: Type::Known(ty), span })
     }
 
-    fn intrinsic(&mut self, name: &str, path: &Path, call: &ExprCall, span: Extent) -> Read<Value> {
+    fn intrinsic(&mut self, name: &str, path: &Path, call: &ExprCall, span: TokenSpan) -> Read<Value> {
         if let Some(atomic) = name.strip_prefix("atomic_")
             && let Some((_, values)) = ATOMICS.iter().find(|row| row.0 == atomic)
         {
@@ -205,7 +205,7 @@ impl Reader {
         Ok(Value { kind: ValueKind::Atomic(name.into(), path.clone(), Box::new(place), operands), ty, span })
     }
 
-    fn function_call(&mut self, path: &Path, call: &ExprCall, span: Extent) -> Read<Value> {
+    fn function_call(&mut self, path: &Path, call: &ExprCall, span: TokenSpan) -> Read<Value> {
         if let Some(ident) = path.get_ident() {
             let name = plain(ident);
             let known = table::intrinsic(&name).is_some() || name == "barrier" || name.starts_with("atomic_");

@@ -2,7 +2,7 @@
 
 use super::sizes::spelling;
 use super::{Meaning, Read, Reader, fault, plain, span_of};
-use crate::extent::Extent;
+use crate::token_span::TokenSpan;
 use crate::tree::{Binary, Element, If, Slice, SliceOf, Value, ValueKind};
 use crate::types::{Kind, Scalar, Type};
 use syn::{BinOp, Expr, ExprIndex, ExprLit, ExprPath, Lit, UnOp};
@@ -48,7 +48,7 @@ impl Reader {
     }
 
     fn literal(&mut self, literal: &ExprLit) -> Read<Value> {
-        let span = Extent::from(literal.lit.span());
+        let span = TokenSpan::from(literal.lit.span());
         let (kind, ty) = match &literal.lit {
             Lit::Int(number) => {
                 let digits = number
@@ -77,7 +77,7 @@ impl Reader {
         Ok(Value { kind, ty, span })
     }
 
-    fn suffix(&mut self, suffix: &str, kind: Kind, span: Extent) -> Read<Type> {
+    fn suffix(&mut self, suffix: &str, kind: Kind, span: TokenSpan) -> Read<Type> {
         match (suffix, Scalar::from_name(suffix)) {
             ("", _) => Ok(self.types.open(kind)),
             (_, Some(scalar)) => Ok(Type::Known(scalar)),
@@ -153,7 +153,7 @@ impl Reader {
         }
     }
 
-    fn unary(&mut self, unary: &syn::ExprUnary, span: Extent) -> Read<Value> {
+    fn unary(&mut self, unary: &syn::ExprUnary, span: TokenSpan) -> Read<Value> {
         let mut value = self.value(&unary.expr)?;
         let ty = value.ty;
         match unary.op {
@@ -173,7 +173,7 @@ impl Reader {
         }
     }
 
-    fn binary(&mut self, binary: &syn::ExprBinary, span: Extent) -> Read<Value> {
+    fn binary(&mut self, binary: &syn::ExprBinary, span: TokenSpan) -> Read<Value> {
         let lazy = matches!(binary.op, BinOp::And(_) | BinOp::Or(_));
         let Some(op) = operator(&binary.op) else {
             return fault(span, "an assignment must be a separate statement");
@@ -192,7 +192,7 @@ impl Reader {
     }
 
     /// Requires the right operand of an operator to fit the type of the left one.
-    pub(super) fn meet(&mut self, op: Binary, left: Type, right: &Value, span: Extent) -> Read<()> {
+    pub(super) fn meet(&mut self, op: Binary, left: Type, right: &Value, span: TokenSpan) -> Read<()> {
         if !op.shifts() {
             return self.same(left, right.ty, span);
         }
@@ -203,7 +203,7 @@ impl Reader {
         Ok(())
     }
 
-    fn if_value(&mut self, branch: &syn::ExprIf, span: Extent) -> Read<Value> {
+    fn if_value(&mut self, branch: &syn::ExprIf, span: TokenSpan) -> Read<Value> {
         let Some((_, otherwise)) = &branch.else_branch else {
             return fault(span, "an `if` without `else` has no value");
         };

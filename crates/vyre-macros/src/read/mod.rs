@@ -7,7 +7,7 @@ pub(crate) mod expressions;
 pub(crate) mod sizes;
 mod statements;
 
-use crate::extent::Extent;
+use crate::token_span::TokenSpan;
 use crate::tree::{Buffer, Constant, Function, Slice, SliceOf, Value, Variable, VariableId};
 use crate::types::{Inference, Scalar, Type};
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use syn::{Error, Ident};
 
 pub(crate) type Read<T> = Result<T, Error>;
 
-pub(crate) fn fault<T>(at: impl Into<Extent>, message: impl Display) -> Read<T> {
+pub(crate) fn fault<T>(at: impl Into<TokenSpan>, message: impl Display) -> Read<T> {
     Err(at.into().error(message))
 }
 
@@ -148,7 +148,7 @@ impl Reader {
     }
 
     /// Unifies two types, or reports where they met.
-    fn same(&mut self, a: Type, b: Type, at: Extent) -> Read<()> {
+    fn same(&mut self, a: Type, b: Type, at: TokenSpan) -> Read<()> {
         self.types.same(a, b).map_err(|mismatch| at.error(mismatch.message()))
     }
 
@@ -190,6 +190,6 @@ pub(crate) fn plain(ident: &Ident) -> String {
     name.strip_prefix("r#").map(str::to_owned).unwrap_or(name)
 }
 
-pub(crate) fn span_of(tokens: &impl quote::ToTokens) -> Extent {
-    Extent::of(tokens)
+pub(crate) fn span_of(tokens: &impl quote::ToTokens) -> TokenSpan {
+    TokenSpan::of(tokens)
 }

@@ -3,7 +3,7 @@
 use super::calls::intrinsic_name;
 use super::expressions::update;
 use super::{Meaning, Read, Reader, fault, plain, span_of};
-use crate::extent::Extent;
+use crate::token_span::TokenSpan;
 use crate::tree::{
     AssignmentTarget, Block, Elements, Message, Range, Size, Slice, SliceOf, Statement, StatementKind, Value,
     VariableId,
@@ -74,7 +74,7 @@ impl Reader {
         Ok(Statement { kind, span })
     }
 
-    fn local(&mut self, local: &syn::Local, span: Extent) -> Read<StatementKind> {
+    fn local(&mut self, local: &syn::Local, span: TokenSpan) -> Read<StatementKind> {
         let (pattern, ascribed) = match &local.pat {
             Pat::Type(typed) => (&*typed.pat, Some(&*typed.ty)),
             pattern => (pattern, None),
@@ -254,7 +254,7 @@ impl Reader {
         Ok(StatementKind::Assign(target, value))
     }
 
-    fn update(&mut self, op: &BinOp, binary: &syn::ExprBinary, span: Extent) -> Read<StatementKind> {
+    fn update(&mut self, op: &BinOp, binary: &syn::ExprBinary, span: TokenSpan) -> Read<StatementKind> {
         let Some(op) = update(op) else { return fault(span, "this is not an assignment") };
         let value = self.value(&binary.right)?;
         let target = self.target(&binary.left)?;
@@ -465,7 +465,7 @@ fn check_format(message: Message) -> Read<Message> {
 }
 
 /// Extent of an expression without its blocks.
-fn head(expr: &Expr) -> Extent {
+fn head(expr: &Expr) -> TokenSpan {
     let whole = span_of(expr);
     match expr {
         Expr::If(branch) => whole.to(span_of(&branch.cond)),

@@ -9,10 +9,10 @@
 mod statements;
 mod values;
 
-use crate::extent::Extent;
-use crate::piece::{Piece, piece};
 use crate::read::Reader;
 use crate::read::sizes::spelling;
+use crate::spanned_text::{SpannedText, spanned};
+use crate::token_span::TokenSpan;
 use crate::tree::{
     Access, Block, Buffer, Constant, Domain, Length, Parameter, Size, Slice, SliceOf, Value, VariableId,
 };
@@ -29,7 +29,7 @@ pub(crate) struct Header<'t> {
 
 pub(crate) struct Writer<'t> {
     reader: &'t Reader,
-    out: Piece,
+    out: SpannedText,
     depth: usize,
     temporaries: usize,
     pub(crate) faults: Vec<Error>,
@@ -41,7 +41,7 @@ impl<'t> Writer<'t> {
     pub(crate) fn new(reader: &'t Reader) -> Writer<'t> {
         Writer {
             reader,
-            out: Piece::default(),
+            out: SpannedText::default(),
             depth: 0,
             temporaries: 0,
             faults: Vec::new(),
@@ -50,11 +50,11 @@ impl<'t> Writer<'t> {
     }
 
     /// Writes the whole kernel, without the functions that it calls.
-    pub(crate) fn kernel(&mut self, header: &Header<'_>, body: &Block) -> Piece {
-        let mut parameters = Piece::default();
+    pub(crate) fn kernel(&mut self, header: &Header<'_>, body: &Block) -> SpannedText {
+        let mut parameters = SpannedText::default();
         for parameter in header.parameters {
             let part = self.parameter(parameter);
-            parameters = piece!("{}\n  {},", parameters, part);
+            parameters = spanned!("{}\n  {},", parameters, part);
         }
         let over = self.domain(header.domain);
         let workgroup: Vec<&str> = header.workgroup.iter().map(|size| &*size.text).collect();
@@ -62,14 +62,14 @@ impl<'t> Writer<'t> {
         let body = self.nested(body);
         let constants = self.constants();
         let name = quoted(header.name);
-        piece!(
+        spanned!(
             "{}kernel {}({}\n){} workgroup [{}] {\n  region {} {\n{}  }\n}\n",
             constants,
-            Piece::new(&name),
+            SpannedText::new(&name),
             parameters,
             over,
-            Piece::new(workgroup.join(", ")),
-            Piece::new(&name),
+            SpannedText::new(workgroup.join(", ")),
+            SpannedText::new(&name),
             body
         )
     }
@@ -81,7 +81,7 @@ impl<'t> Writer<'t> {
         parameters: &[VariableId],
         result: Scalar,
         body: &Block,
-    ) -> Piece {
+    ) -> SpannedText {
         let list: Vec<String> = parameters
             .iter()
             .map(|id| format!("{}: {}", self.name(*id), self.variable_type(*id).value()))
@@ -90,11 +90,16 @@ impl<'t> Writer<'t> {
         let mut inner = self.nested(body);
         if let Some(value) = &body.value {
             let written = self.apart(|writer| writer.value(value));
-            inner = piece!("{}{}  {}\n", inner, written.0, written.1);
+            inner = spanned!("{}{}  {}\n", inner, written.0, written.1);
         }
         let constants = self.constants();
         let head = format!("fn {}({}) -> {} {{\n", ticked(name), list.join(", "), result.value());
-        piece!("{}{}{}}\nkernel () over 1 { region \"none\" { } }\n", constants, Piece::new(head), inner)
+        spanned!(
+            "{}{}{}}\nkernel () over 1 { region \"none\" { } }\n",
+            constants,
+            SpannedText::new(head),
+            inner
+        )
     }
 
     /// Stand-ins for functions declared elsewhere, with the same types and results that depend on
@@ -118,15 +123,15 @@ impl<'t> Writer<'t> {
     }
 
     /// Declarations of constants; their values serve only to check the text.
-    fn constants(&mut self) -> Piece {
-        let mut out = Piece::default();
+    fn constants(&mut self) -> SpannedText {
+        let mut out = SpannedText::default();
         let reader = self.reader;
         for constant in &reader.constants {
             let ty = self.constant_type(constant);
             let usual = if ty == Scalar::Bool { "true" } else { "16" };
             let sample = reader.samples.get(&spelling(&constant.path)).map_or(usual, |sample| sample);
             let line = format!("const {}: {} = {sample}\n", constant.name, ty.value());
-            out.append(Piece::new(line).at(crate::read::span_of(&constant.path)));
+            out.append(SpannedText::new(line).at(crate::read::span_of(&constant.path)));
         }
         out
     }
@@ -135,25 +140,25 @@ impl<'t> Writer<'t> {
         self.settle(constant.ty, crate::read::span_of(&constant.path))
     }
 
-    fn parameter(&mut self, parameter: &Parameter) -> Piece {
+    fn parameter(&mut self, parameter: &Parameter) -> SpannedText {
         match parameter {
             Parameter::Scalar(ident, ty) => {
-                Piece::new(format!("{}: {} uniform", ident_text(ident), ty.element())).at(ident.span())
+                SpannedText::new(format!("{}: {} uniform", ident_text(ident), ty.element())).at(ident.span())
             }
             Parameter::Buffer(buffer) => self.buffer(buffer).at(buffer.ident.span()),
         }
     }
 
-    fn buffer(&mut self, buffer: &Buffer) -> Piece {
+    fn buffer(&mut self, buffer: &Buffer) -> SpannedText {
         let count = buffer.count.as_ref().map(|size| size.text.clone()).unwrap_or_default();
         let (access, count, behind) = match &buffer.access {
-            Access::Read => ("read", Piece::new(count), String::new()),
-            Access::ReadWrite => ("read_write", Piece::new(count), String::new()),
-            Access::Uniform => ("uniform", Piece::new(count), String::new()),
-            Access::Workgroup => ("workgroup", Piece::new(count), String::new()),
-            Access::Output(Length::AsGiven) => ("output", Piece::new(count), String::new()),
+            Access::Read => ("read", SpannedText::new(count), String::new()),
+            Access::ReadWrite => ("read_write", SpannedText::new(count), String::new()),
+            Access::Uniform => ("uniform", SpannedText::new(count), String::new()),
+            Access::Workgroup => ("workgroup", SpannedText::new(count), String::new()),
+            Access::Output(Length::AsGiven) => ("output", SpannedText::new(count), String::new()),
             Access::Output(Length::Of(other)) => {
-                ("output", Piece::new(count), format!(" len_of {}", ident_text(other)))
+                ("output", SpannedText::new(count), format!(" len_of {}", ident_text(other)))
             }
             Access::Output(Length::Worked(value)) => {
                 let worked = self.worked(value);
@@ -161,42 +166,42 @@ impl<'t> Writer<'t> {
             }
         };
         let head = format!("{}: {access} {}[", ident_text(&buffer.ident), buffer.element.element());
-        piece!("{}{}]{}", Piece::new(head), count, Piece::new(behind))
+        spanned!("{}{}]{}", SpannedText::new(head), count, SpannedText::new(behind))
     }
 
-    fn domain(&mut self, domain: &Domain) -> Piece {
+    fn domain(&mut self, domain: &Domain) -> SpannedText {
         match domain {
-            Domain::Default => Piece::default(),
-            Domain::LenOf(ident) => Piece::new(format!(" over {}", ident_text(ident))).at(ident.span()),
+            Domain::Default => SpannedText::default(),
+            Domain::LenOf(ident) => SpannedText::new(format!(" over {}", ident_text(ident))).at(ident.span()),
             Domain::Axes(axes) => {
-                let mut list = Piece::default();
+                let mut list = SpannedText::default();
                 for axis in axes {
                     let axis = self.worked(axis);
-                    list = piece!("{}{}, ", list, axis);
+                    list = spanned!("{}{}, ", list, axis);
                 }
-                piece!(" over [{}]", list)
+                spanned!(" over [{}]", list)
             }
         }
     }
 
     /// A size that is computed at each dispatch.
-    fn worked(&mut self, value: &Value) -> Piece {
-        let (statements, piece) = self.apart(|writer| writer.value(value));
+    fn worked(&mut self, value: &Value) -> SpannedText {
+        let (statements, spanned) = self.apart(|writer| writer.value(value));
         if !statements.text.is_empty() {
             self.fault(value.span, "a size is a single expression of literals, uniforms and lengths");
         }
-        piece
+        spanned
     }
 
     /// Captures the output of `write` separately, and returns it with the result.
-    fn apart<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> (Piece, T) {
+    fn apart<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> (SpannedText, T) {
         let before = std::mem::take(&mut self.out);
         let result = write(self);
         (std::mem::replace(&mut self.out, before), result)
     }
 
     /// Statements of a block, each on separate lines.
-    fn nested(&mut self, block: &Block) -> Piece {
+    fn nested(&mut self, block: &Block) -> SpannedText {
         self.depth += 1;
         let (statements, ()) =
             self.apart(|writer| block.statements.iter().for_each(|one| writer.statement(one)));
@@ -204,9 +209,9 @@ impl<'t> Writer<'t> {
         statements
     }
 
-    fn line(&mut self, piece: Piece) {
+    fn line(&mut self, spanned: SpannedText) {
         self.out.push(&"  ".repeat(self.depth));
-        self.out.append(piece);
+        self.out.append(spanned);
         self.out.push("\n");
     }
 
@@ -233,16 +238,16 @@ impl<'t> Writer<'t> {
         }
     }
 
-    fn fault(&mut self, at: impl Into<Extent>, message: impl std::fmt::Display) {
+    fn fault(&mut self, at: impl Into<TokenSpan>, message: impl std::fmt::Display) {
         self.faults.push(at.into().error(message));
     }
 
     /// Final type; if it is unknown, reports a fault and returns any type.
-    pub(crate) fn settle(&mut self, ty: Type, span: Extent) -> Scalar {
+    pub(crate) fn settle(&mut self, ty: Type, span: TokenSpan) -> Scalar {
         self.settle_named(ty, span, "x")
     }
 
-    fn settle_named(&mut self, ty: Type, span: Extent, name: &str) -> Scalar {
+    fn settle_named(&mut self, ty: Type, span: TokenSpan, name: &str) -> Scalar {
         if let Some(scalar) = self.reader.types.settle(ty) {
             return scalar;
         }

@@ -1,8 +1,8 @@
 //! Statements as text.
 
 use super::{Writer, quoted};
-use crate::extent::Extent;
-use crate::piece::{Piece, piece};
+use crate::spanned_text::{SpannedText, spanned};
+use crate::token_span::TokenSpan;
 use crate::tree::{
     AssignmentTarget, Binary, Block, Elements, Message, Range, Statement, StatementKind, Value, ValueKind,
     VariableId,
@@ -20,20 +20,21 @@ impl Writer<'_> {
         match &statement.kind {
             StatementKind::Let { variable, value } => self.declaration(*variable, value.as_ref()),
             StatementKind::LetTuple { variables, values } => {
-                let pieces = self.operands(&values.iter().collect::<Vec<_>>());
-                for (variable, piece) in variables.iter().zip(pieces) {
-                    let name = Piece::new(self.name(*variable));
-                    self.line(piece!("let {} = {}", name, piece));
+                let spanned_list = self.operands(&values.iter().collect::<Vec<_>>());
+                for (variable, spanned) in variables.iter().zip(spanned_list) {
+                    let name = SpannedText::new(self.name(*variable));
+                    self.line(spanned!("let {} = {}", name, spanned));
                 }
             }
             StatementKind::Array { variable, elements } => self.array(*variable, elements),
             StatementKind::Assign(target, value) => self.assignment(target, value),
             StatementKind::AssignTuple { targets, values } => {
-                let pieces = self.operands(&values.iter().collect::<Vec<_>>());
-                let kept: Vec<Piece> = pieces.into_iter().map(|piece| self.spill(piece)).collect();
-                for (target, piece) in targets.iter().zip(kept) {
+                let spanned_list = self.operands(&values.iter().collect::<Vec<_>>());
+                let kept: Vec<SpannedText> =
+                    spanned_list.into_iter().map(|spanned| self.spill(spanned)).collect();
+                for (target, spanned) in targets.iter().zip(kept) {
                     let target = self.target(target);
-                    self.line(piece!("{} = {}", target, piece));
+                    self.line(spanned!("{} = {}", target, spanned));
                 }
             }
             StatementKind::Update(op, target, value) => self.update(*op, target, value, statement.span),
@@ -41,42 +42,45 @@ impl Writer<'_> {
                 let value = self.value(value);
                 // An unused value is a statement only if it has an effect.
                 let acts = value.text.starts_with("atomic_") || value.text.starts_with("subgroup_");
-                let line =
-                    if acts { value } else { piece!("let {} = {}", Piece::new(self.temporary()), value) };
+                let line = if acts {
+                    value
+                } else {
+                    spanned!("let {} = {}", SpannedText::new(self.temporary()), value)
+                };
                 self.line(line);
             }
             StatementKind::If { condition, then, otherwise } => {
                 let condition = self.value(condition);
-                self.line(piece!("if {} {", condition));
+                self.line(spanned!("if {} {", condition));
                 let then = self.nested(then);
                 self.out.append(then);
                 if let Some(otherwise) = otherwise {
-                    self.line(Piece::new("} else {"));
+                    self.line(SpannedText::new("} else {"));
                     let otherwise = self.nested(otherwise);
                     self.out.append(otherwise);
                 }
-                self.line(Piece::new("}"));
+                self.line(SpannedText::new("}"));
             }
             StatementKind::For { counter, range, body } => self.for_loop(*counter, range, body),
             StatementKind::While { condition, body } => self.while_loop(Some(condition), body),
             StatementKind::Loop(body) => self.while_loop(None, body),
             StatementKind::Block(block) => {
-                self.line(Piece::new("{"));
+                self.line(SpannedText::new("{"));
                 let inner = self.nested(block);
                 self.out.append(inner);
-                self.line(Piece::new("}"));
+                self.line(SpannedText::new("}"));
             }
-            StatementKind::Break => self.line(Piece::new("break")),
-            StatementKind::Continue => self.line(Piece::new("continue")),
-            StatementKind::Return(None) => self.line(Piece::new("return")),
+            StatementKind::Break => self.line(SpannedText::new("break")),
+            StatementKind::Continue => self.line(SpannedText::new("continue")),
+            StatementKind::Return(None) => self.line(SpannedText::new("return")),
             StatementKind::Return(Some(value)) => {
                 let value = self.value(value);
-                self.line(piece!("return {}", value));
+                self.line(spanned!("return {}", value));
             }
-            StatementKind::Barrier(_) => self.line(Piece::new("barrier")),
+            StatementKind::Barrier(_) => self.line(SpannedText::new("barrier")),
             StatementKind::Print(message) => {
                 let message = self.message(message);
-                self.line(piece!("print({})", message));
+                self.line(spanned!("print({})", message));
             }
             StatementKind::Assert { condition, message } => self.assertion(condition, message.as_ref()),
         }
@@ -87,10 +91,10 @@ impl Writer<'_> {
         let value = match value {
             Some(value) => self.value(value),
             // It is assigned before it is read, as rustc checks.
-            None => Piece::new(ty.zero()),
+            None => SpannedText::new(ty.zero()),
         };
-        let name = Piece::new(self.name(variable));
-        self.line(piece!("let {} = {}", name, value));
+        let name = SpannedText::new(self.name(variable));
+        self.line(spanned!("let {} = {}", name, value));
     }
 
     fn array(&mut self, variable: VariableId, elements: &Elements) {
@@ -101,19 +105,19 @@ impl Writer<'_> {
             Elements::Repeat(value) => {
                 let zero = value.is_zero();
                 let value = self.value(value);
-                self.line(Piece::new(format!("array {name}: {ty}[{length}]")));
+                self.line(SpannedText::new(format!("array {name}: {ty}[{length}]")));
                 if !zero {
                     let counter = self.temporary();
                     let value = self.spill(value);
                     let head = format!("for {counter} in 0..{length} {{ {name}[{counter}] = ");
-                    self.line(piece!("{}{} }", Piece::new(head), value));
+                    self.line(spanned!("{}{} }", SpannedText::new(head), value));
                 }
             }
             Elements::List(values) => {
-                let pieces = self.operands(&values.iter().collect::<Vec<_>>());
-                self.line(Piece::new(format!("array {name}: {ty}[{length}]")));
-                for (at, piece) in pieces.into_iter().enumerate() {
-                    self.line(piece!("{}{}", Piece::new(format!("{name}[{at}] = ")), piece));
+                let spanned_list = self.operands(&values.iter().collect::<Vec<_>>());
+                self.line(SpannedText::new(format!("array {name}: {ty}[{length}]")));
+                for (at, spanned) in spanned_list.into_iter().enumerate() {
+                    self.line(spanned!("{}{}", SpannedText::new(format!("{name}[{at}] = ")), spanned));
                 }
             }
         }
@@ -121,30 +125,30 @@ impl Writer<'_> {
 
     fn assignment(&mut self, target: &AssignmentTarget, value: &Value) {
         // Rust evaluates the value before the index.
-        let mut piece = self.value(value);
+        let mut spanned = self.value(value);
         if let AssignmentTarget::Element(place) = target
             && (place.index.needs_statements() || place.index.acts() || value.acts())
         {
-            piece = self.spill(piece);
+            spanned = self.spill(spanned);
         }
         let target = self.target(target);
-        self.line(piece!("{} = {}", target, piece));
+        self.line(spanned!("{} = {}", target, spanned));
     }
 
-    fn update(&mut self, op: Binary, target: &AssignmentTarget, value: &Value, span: Extent) {
+    fn update(&mut self, op: Binary, target: &AssignmentTarget, value: &Value, span: TokenSpan) {
         let ty = self.target_type(target);
         self.check_operator(op, ty, value, span);
-        let mut piece = self.value(value);
+        let mut spanned = self.value(value);
         if op.shifts() {
-            self.count(value, &mut piece);
+            self.count(value, &mut spanned);
         }
         let needs = matches!(target, AssignmentTarget::Element(place) if place.index.needs_statements() || place.index.acts());
         // Rust evaluates the value before it reads the target.
         if value.acts() || needs {
-            piece = self.spill(piece);
+            spanned = self.spill(spanned);
         }
         let target = self.target(target);
-        self.line(piece!("{} {}= {}", target, Piece::new(op.symbol()), piece));
+        self.line(spanned!("{} {}= {}", target, SpannedText::new(op.symbol()), spanned));
     }
 
     fn target_type(&mut self, target: &AssignmentTarget) -> Scalar {
@@ -164,33 +168,33 @@ impl Writer<'_> {
         }
         let mut ends = vec![&range.from, &range.to];
         ends.extend(&range.step);
-        let mut pieces = self.operands(&ends);
+        let mut spanned_list = self.operands(&ends);
         let one = crate::read::expressions::integer(ty, 1);
         if range.inclusive {
             self.check_inclusive(&range.to, ty);
-            pieces[1] = piece!("({} + {})", pieces[1], Piece::new(&one));
+            spanned_list[1] = spanned!("({} + {})", spanned_list[1], SpannedText::new(&one));
         }
-        let step = match pieces.get(2) {
-            None => Piece::new(&one),
+        let step = match spanned_list.get(2) {
+            None => SpannedText::new(&one),
             Some(step) if ty.value() == "u32" => step.clone(),
             // A step above `i32::MAX` leaves the range of all but the widest loops at once.
-            Some(step) if ty == Scalar::I32 => piece!("i32(min({}, 2147483647))", step),
-            Some(step) => piece!("{}({})", Piece::new(ty.value()), step),
+            Some(step) if ty == Scalar::I32 => spanned!("i32(min({}, 2147483647))", step),
+            Some(step) => spanned!("{}({})", SpannedText::new(ty.value()), step),
         };
-        let name = Piece::new(self.name(counter));
+        let name = SpannedText::new(self.name(counter));
         if !range.reversed {
-            self.line(piece!("for {} in {}..{} step {} {", name, pieces[0], pieces[1], step));
+            self.line(spanned!("for {} in {}..{} step {} {", name, spanned_list[0], spanned_list[1], step));
             let body = self.nested(body);
             self.out.append(body);
-            return self.line(Piece::new("}"));
+            return self.line(SpannedText::new("}"));
         }
-        let (from, to) = (self.spill(pieces[0].clone()), self.spill(pieces[1].clone()));
-        let round = Piece::new(self.temporary());
-        self.line(piece!("for {} in {}..{} step {} {", round, from, to, step));
-        self.line(piece!("  let {} = {} + ({} - {} - {})", name, from, to, step, round));
+        let (from, to) = (self.spill(spanned_list[0].clone()), self.spill(spanned_list[1].clone()));
+        let round = SpannedText::new(self.temporary());
+        self.line(spanned!("for {} in {}..{} step {} {", round, from, to, step));
+        self.line(spanned!("  let {} = {} + ({} - {} - {})", name, from, to, step, round));
         let body = self.nested(body);
         self.out.append(body);
-        self.line(Piece::new("}"));
+        self.line(SpannedText::new("}"));
     }
 
     /// Requires the end of `a..=b` to have a successor.
@@ -209,26 +213,26 @@ impl Writer<'_> {
         let simple = condition.is_none_or(|condition| !condition.needs_statements());
         let head = match condition {
             Some(condition) if simple => self.value(condition),
-            _ => Piece::new("true"),
+            _ => SpannedText::new("true"),
         };
-        self.line(piece!("while {} {", head));
+        self.line(spanned!("while {} {", head));
         if !simple && let Some(condition) = condition {
             let (before, ()) = self.deeper(|writer| {
                 let condition = writer.value(condition);
-                writer.line(piece!("if !({}) { break }", condition));
+                writer.line(spanned!("if !({}) { break }", condition));
             });
             self.out.append(before);
         }
         let body = self.nested(body);
         self.out.append(body);
-        self.line(Piece::new("}"));
+        self.line(SpannedText::new("}"));
     }
 
-    fn message(&mut self, message: &Message) -> Piece {
-        let pieces = self.operands(&message.operands.iter().collect::<Vec<_>>());
-        let mut out = Piece::new(quoted(&message.format.value()));
-        for piece in pieces {
-            out = piece!("{}, {}", out, piece);
+    fn message(&mut self, message: &Message) -> SpannedText {
+        let spanned_list = self.operands(&message.operands.iter().collect::<Vec<_>>());
+        let mut out = SpannedText::new(quoted(&message.format.value()));
+        for spanned in spanned_list {
+            out = spanned!("{}, {}", out, spanned);
         }
         out
     }
@@ -238,9 +242,9 @@ impl Writer<'_> {
         let line = match message {
             Some(message) => {
                 let message = self.message(message);
-                piece!("assert({}, {})", condition, message)
+                spanned!("assert({}, {})", condition, message)
             }
-            None => piece!("assert({})", condition),
+            None => spanned!("assert({})", condition),
         };
         self.line(line);
     }

@@ -34,7 +34,7 @@ fn a_library_that_does_not_exist_is_named() {
 }
 
 #[test]
-fn a_machine_without_drivers_is_told_so() -> std::io::Result<()> {
+fn a_missing_driver_is_reported() -> std::io::Result<()> {
     let folder = tempfile::tempdir()?;
     let text = opened_with("OCL_ICD_VENDORS", &format!("{}/", folder.path().display()));
     // Without the library itself, loading it is what fails.

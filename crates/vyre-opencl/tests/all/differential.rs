@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use vyre_conform::differential::{Comparison, Mismatch, Runner, Variation};
+use vyre_conform::differential::{ComparisonOutcome, Mismatch, Runner, Variation};
 use vyre_conform::filetest;
 use vyre_conform::generate::{Generator, Options};
 use vyre_conform::seeds::Seeds;
@@ -30,7 +30,7 @@ fn generated_programs_give_the_interpreters_bits() {
         ];
         let (schedule, workgroup) = ways[seed as usize % ways.len()];
         let variation = Variation::Backend { backend: 0, schedule, workgroup };
-        if let Comparison::Different(difference) = runner.compare(&case, &variation) {
+        if let ComparisonOutcome::Different(difference) = runner.compare(&case, &variation) {
             let mismatch = Mismatch { case, variation, backend: Some("opencl"), difference };
             println!(
                 "seed {seed}, {}: {}\n{}",

@@ -150,7 +150,7 @@ fn a_batch_ends_at_its_first_fault() -> Result<(), BackendError> {
 }
 
 #[test]
-fn the_device_tells_how_long_a_kernel_ran() -> Result<(), BackendError> {
+fn the_device_reports_the_time_of_a_kernel() -> Result<(), BackendError> {
     let Some((_, double)) = compiled(DOUBLE)? else { return Ok(()) };
     let input = numbers(&[3; 10_000]);
     let timed = double.dispatch_timed(&[&input], &DispatchConfig::default())?;

@@ -6,7 +6,7 @@ use vyre_foundation::launch::Overrides;
 use vyre_foundation::ops::{Op, eval};
 use vyre_foundation::text::parse;
 use vyre_foundation::types::Value;
-use vyre_reference::{Bound, Order, RunError, RunOptions, run, run_bound};
+use vyre_reference::{BoundBytes, Order, RunError, RunOptions, run, run_bound};
 
 fn kernel(text: &str) -> Kernel {
     parse(text).expect("well formed").validate().expect("valid")
@@ -119,9 +119,9 @@ fn another_evaluator_can_be_put_in() {
 #[test]
 fn bound_memory_must_be_writable_where_it_is_written() {
     let fill = kernel("kernel k(y: output u8[]) { region \"r\" { y[invocation.x] = 1 } }");
-    let refused = run_bound(&fill, vec![Bound::Read(&[0; 4])], &RunOptions::default());
+    let refused = run_bound(&fill, vec![BoundBytes::Read(&[0; 4])], &RunOptions::default());
     assert_eq!(refused, Err(RunError::NotWritable { buffer: "y".into() }));
     let mut bytes = [9; 5];
-    run_bound(&fill, vec![Bound::Write(&mut bytes)], &RunOptions::default()).expect("it runs");
+    run_bound(&fill, vec![BoundBytes::Write(&mut bytes)], &RunOptions::default()).expect("it runs");
     assert_eq!(bytes, [1; 5]);
 }

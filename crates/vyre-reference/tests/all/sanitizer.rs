@@ -1,7 +1,7 @@
 //! The sanitizer finds and names planted faults, and reports nothing where there are none.
 
 use vyre_foundation::text::parse;
-use vyre_reference::{Fault, FaultReport, Order, RunOptions, run};
+use vyre_reference::{FaultKind, FaultReport, Order, RunOptions, run};
 
 fn reports(text: &str, inputs: &[&[u8]]) -> Vec<FaultReport> {
     let kernel = parse(text).expect("well formed").validate().expect("valid");
@@ -11,7 +11,7 @@ fn reports(text: &str, inputs: &[&[u8]]) -> Vec<FaultReport> {
         run(&kernel, inputs, &options).expect("the kernel runs").reports
     });
     let faults = |reports: &[FaultReport]| {
-        let mut faults: Vec<Fault> = reports.iter().map(|report| report.fault).collect();
+        let mut faults: Vec<FaultKind> = reports.iter().map(|report| report.fault).collect();
         faults.sort_unstable();
         faults
     };

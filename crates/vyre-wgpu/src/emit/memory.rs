@@ -17,7 +17,7 @@ const CLEARED_AT_ONCE: u32 = 16;
 
 /// Where a buffer's elements are.
 #[derive(Clone, Copy)]
-pub(super) enum Storage {
+pub(super) enum ElementStorage {
     /// In its own memory: words of this type.
     Words { base: Expr, word: Scalar },
     /// In the parameters, starting at this word.
@@ -46,7 +46,7 @@ impl Emitter<'_> {
             let id = BufferId(number as u32);
             let packed = self.layout.packed.iter().find(|(packed, _)| *packed == id);
             let storage = match packed {
-                Some((_, word)) => Storage::Packed(*word),
+                Some((_, word)) => ElementStorage::Packed(*word),
                 None => self.declare_words(id),
             };
             debug_assert!(!buffer.stored || buffer.decl.access.is_writable(), "validation checked stores");
@@ -65,7 +65,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn declare_words(&mut self, id: BufferId) -> Storage {
+    fn declare_words(&mut self, id: BufferId) -> ElementStorage {
         let buffer = self.kernel.buffer(id);
         let element = buffer.decl.element;
         let atomic = buffer.atomic || (buffer.stored && element.size() < 4);
@@ -84,7 +84,7 @@ impl Emitter<'_> {
         };
         let ty = self.build.ty(TypeInner::Array { base, size, stride: width.into() });
         let base = global(&mut self.build, Global { name: &buffer.decl.name, space, binding, ty });
-        Storage::Words { base, word }
+        ElementStorage::Words { base, word }
     }
 
     /// Zeroes workgroup memory, each invocation its share, and waits at a barrier.
@@ -96,7 +96,7 @@ impl Emitter<'_> {
             if buffer.decl.access != Access::Workgroup || !used {
                 continue;
             }
-            let Storage::Words { base, word } = self.storages[number] else {
+            let ElementStorage::Words { base, word } = self.storages[number] else {
                 unreachable!("workgroup memory is not packed into the parameters")
             };
             let words = words_of(buffer.decl.element, buffer.decl.count);
@@ -242,7 +242,7 @@ impl Emitter<'_> {
 
     fn load_word(&mut self, id: BufferId, index: Expr) -> Expr {
         match self.storages[id.index()] {
-            Storage::Words { base, word } => {
+            ElementStorage::Words { base, word } => {
                 let pointer = self.build.element(base, index);
                 let loaded = self.build.load(pointer);
                 if word.kind == ScalarKind::Sint {
@@ -251,7 +251,7 @@ impl Emitter<'_> {
                     loaded
                 }
             }
-            Storage::Packed(start) => {
+            ElementStorage::Packed(start) => {
                 let word = self.build.with_u32(BinaryOperator::Add, index, start);
                 let quad = self.build.with_u32(BinaryOperator::ShiftRight, word, 2);
                 let lane = self.build.with_u32(BinaryOperator::And, word, 3);
@@ -264,7 +264,7 @@ impl Emitter<'_> {
     }
 
     fn load_wide(&mut self, id: BufferId, index: Expr) -> Expr {
-        if let Storage::Words { .. } = self.storages[id.index()] {
+        if let ElementStorage::Words { .. } = self.storages[id.index()] {
             return self.load_word(id, index);
         }
         let low = self.build.with_u32(BinaryOperator::Multiply, index, 2);
@@ -336,7 +336,7 @@ impl Emitter<'_> {
             }
             Place::Buffer(id) => id,
         };
-        let Storage::Words { base, word } = self.storages[id.index()] else {
+        let ElementStorage::Words { base, word } = self.storages[id.index()] else {
             unreachable!("a buffer that is stored to is not packed into the parameters")
         };
         let bits = self.encode(element, value);
@@ -380,7 +380,7 @@ impl Emitter<'_> {
     }
 
     fn atomic_inside(&mut self, op: AtomicOp, buffer: BufferId, index: Expr, operands: &[Expr]) -> Expr {
-        let Storage::Words { base, word } = self.storages[buffer.index()] else {
+        let ElementStorage::Words { base, word } = self.storages[buffer.index()] else {
             unreachable!("a buffer that is updated is not packed into the parameters")
         };
         let pointer = self.build.element(base, index);

@@ -30,7 +30,7 @@ mod ops;
 mod subgroup;
 
 use build::{Builder, Expr};
-use memory::Storage;
+use memory::ElementStorage;
 use naga::{
     AddressSpace, ArraySize, AtomicFunction, Barrier, BinaryOperator, Binding, Block, BuiltIn, EntryPoint,
     Expression, FunctionArgument, GlobalVariable, Handle, MemoryDecorations, Module, ResourceBinding, Scalar,
@@ -197,7 +197,7 @@ struct Emitter<'a> {
     constants: Vec<Option<Value>>,
     locals: Vec<Expr>,
     arrays: Vec<Expr>,
-    storages: Vec<Storage>,
+    storages: Vec<ElementStorage>,
     parameters: Expr,
     status: Option<Expr>,
     ids: Ids,

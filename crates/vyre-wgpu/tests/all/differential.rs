@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use vyre_conform::differential::{Comparison, Runner, Variation};
+use vyre_conform::differential::{ComparisonOutcome, Runner, Variation};
 use vyre_conform::generate::{Generator, Options};
 use vyre_conform::seeds::Seeds;
 use vyre_driver::Schedule;
@@ -32,9 +32,9 @@ fn generated_programs_give_the_interpreters_bits() {
         let (schedule, workgroup) = ways[(seed / 2) as usize % ways.len()];
         let variation = Variation::Backend { backend: 0, schedule, workgroup };
         match runner.compare(&case, &variation) {
-            Comparison::Equal { .. } => equal += 1,
-            Comparison::Unsupported => unsupported += 1,
-            Comparison::Different(difference) => {
+            ComparisonOutcome::Equal { .. } => equal += 1,
+            ComparisonOutcome::Unsupported => unsupported += 1,
+            ComparisonOutcome::Different(difference) => {
                 panic!("seed {seed}, {variation}: {difference}\n{}", case.program)
             }
         }

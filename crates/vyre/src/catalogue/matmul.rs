@@ -4,10 +4,11 @@
 //! `fma` for [`Multiply::Fused`], else a product and a sum. The shape of the tiles does not affect
 //! the result.
 //!
-//! **Shapes.** [`Shape::Panels`] is for the processor: `b` is packed into panels as wide as a
+//! **Shapes.** [`MatmulShape::Panels`] is for the processor: `b` is packed into panels as wide as a
 //! vector and `a` into stripes of a few rows, so that the innermost loop reads both sequentially
-//! and keeps a stripe times a panel in registers. [`Shape::Tiles`] is for devices: a workgroup
-//! keeps square tiles of both in workgroup memory, and every invocation computes several elements.
+//! and keeps a stripe times a panel in registers. [`MatmulShape::Tiles`] is for devices: a
+//! workgroup keeps square tiles of both in workgroup memory, and every invocation computes several
+//! elements.
 
 use super::family::{Family, Member, tune_family};
 use super::plan::{Plan, PlanError};
@@ -39,7 +40,7 @@ impl Multiply {
 
 /// How the work is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum MatmulShape {
     /// Stripes of 1 to 8 rows times panels of 1 to 64 columns, a power of two.
     Panels {
         /// Rows of a stripe.
@@ -69,28 +70,28 @@ pub struct Sizes {
 }
 
 /// The default shape for a device.
-pub fn shape_for(device: &DeviceProfile) -> Shape {
+pub fn shape_for(device: &DeviceProfile) -> MatmulShape {
     if device.device_class != DeviceClass::Cpu {
-        return Shape::Tiles { side: 16, each: 2 };
+        return MatmulShape::Tiles { side: 16, each: 2 };
     }
     // Twelve sums in vectors of 8 lanes, enough to hide the latency of an addition, with two
     // vectors of `b` and an element of `a`: 16 registers. At 1024³ on one thread of a Zen 4, 4x8
     // takes 2.5 times as long, 4x16 1.3 times, 8x16 2.1 times.
-    Shape::Panels { rows: 6, lanes: 16 }
+    MatmulShape::Panels { rows: 6, lanes: 16 }
 }
 
 /// The shapes to try on a device: its default first, then the others within its limits for these
 /// sizes.
-pub fn shapes_to_try(sizes: Sizes, device: &DeviceProfile) -> Vec<Shape> {
+pub fn shapes_to_try(sizes: Sizes, device: &DeviceProfile) -> Vec<MatmulShape> {
     let default = shape_for(device);
-    let others: Vec<Shape> = if device.device_class == DeviceClass::Cpu {
-        let panels = |rows| [4, 8, 16].map(|lanes| Shape::Panels { rows, lanes });
+    let others: Vec<MatmulShape> = if device.device_class == DeviceClass::Cpu {
+        let panels = |rows| [4, 8, 16].map(|lanes| MatmulShape::Panels { rows, lanes });
         [1, 2, 4, 6, 8].into_iter().flat_map(panels).collect()
     } else {
-        let tiles = |side| [1, 2, 4].map(|each| Shape::Tiles { side, each });
+        let tiles = |side| [1, 2, 4].map(|each| MatmulShape::Tiles { side, each });
         [8, 16].into_iter().flat_map(tiles).collect()
     };
-    let fits = |shape: &Shape| *shape != default && shape.fits(sizes, device);
+    let fits = |shape: &MatmulShape| *shape != default && shape.fits(sizes, device);
     std::iter::once(default).chain(others.into_iter().filter(fits)).collect()
 }
 
@@ -104,7 +105,7 @@ pub fn tune(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<TuneReport, BackendError> {
     let shapes = shapes_to_try(sizes, &backend.device_profile());
-    let member = |shape: &Shape| {
+    let member = |shape: &MatmulShape| {
         let plan = matmul_shaped(sizes, Multiply::Separate, *shape);
         plan.map(|plan| Member { name: shape.to_string(), parameters: shape.parameters(), plan })
     };
@@ -116,7 +117,7 @@ pub fn tune(
 }
 
 /// The shape found fastest for these sizes, if it still fits the device; else the default.
-pub fn tuned_shape(sizes: Sizes, device: &DeviceProfile, tuner: &Tuner) -> Shape {
+pub fn tuned_shape(sizes: Sizes, device: &DeviceProfile, tuner: &Tuner) -> MatmulShape {
     let decided = tuner.resolve(&decision_name(sizes));
     let mut known = shapes_to_try(sizes, device).into_iter();
     known.find(|shape| shape.parameters() == decided).unwrap_or_else(|| shape_for(device))
@@ -127,22 +128,22 @@ fn decision_name(Sizes { rows, depth, columns }: Sizes) -> String {
     format!("matmul {rows}x{depth}x{columns}")
 }
 
-impl fmt::Display for Shape {
+impl fmt::Display for MatmulShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Shape::Panels { rows, lanes } => write!(f, "panels {rows}x{lanes}"),
-            Shape::Tiles { side, each } => write!(f, "tiles {side}x{side}, {each}x{each} each"),
+            MatmulShape::Panels { rows, lanes } => write!(f, "panels {rows}x{lanes}"),
+            MatmulShape::Tiles { side, each } => write!(f, "tiles {side}x{side}, {each}x{each} each"),
         }
     }
 }
 
-impl Shape {
+impl MatmulShape {
     /// The parameters as three numbers, the last of which gives the kind; they match no default
     /// workgroup size.
     fn parameters(self) -> [u32; 3] {
         match self {
-            Shape::Panels { rows, lanes } => [rows, lanes, 2],
-            Shape::Tiles { side, each } => [side, each, 3],
+            MatmulShape::Panels { rows, lanes } => [rows, lanes, 2],
+            MatmulShape::Tiles { side, each } => [side, each, 3],
         }
     }
 
@@ -150,8 +151,10 @@ impl Shape {
     fn fits(self, sizes: Sizes, device: &DeviceProfile) -> bool {
         let Sizes { rows, columns, .. } = sizes;
         let (group, domain, shared) = match self {
-            Shape::Panels { rows: stripe, lanes } => ([lanes, 1, 1], [columns, rows.div_ceil(stripe), 1], 0),
-            Shape::Tiles { side, each } => {
+            MatmulShape::Panels { rows: stripe, lanes } => {
+                ([lanes, 1, 1], [columns, rows.div_ceil(stripe), 1], 0)
+            }
+            MatmulShape::Tiles { side, each } => {
                 let (tile, along) = (side * each, |count: u32| count.div_ceil(each));
                 ([side, side, 1], [along(columns), along(rows), 1], 2 * 4 * tile * tile)
             }
@@ -175,24 +178,24 @@ pub fn matmul_tuned(sizes: Sizes, device: &DeviceProfile, tuner: &Tuner) -> Resu
 }
 
 /// `c = a b` in a given shape.
-pub fn matmul_shaped(sizes: Sizes, multiply: Multiply, shape: Shape) -> Result<Plan, PlanError> {
+pub fn matmul_shaped(sizes: Sizes, multiply: Multiply, shape: MatmulShape) -> Result<Plan, PlanError> {
     let mut plan = Plan::new("matmul");
     let Sizes { rows, depth, columns } = sizes;
     let a_count = area(plan.op, depth, rows)?;
     let b_count = area(plan.op, columns, depth)?;
     let c_count = area(plan.op, columns, rows)?;
     match shape {
-        Shape::Panels { rows, lanes }
+        MatmulShape::Panels { rows, lanes }
             if !(1..=8).contains(&rows) || !lanes.is_power_of_two() || lanes > 64 =>
         {
             let message = format!("panels of {rows} rows and {lanes} lanes; 1 to 8 rows, 1 to 64 lanes");
             return Err(PlanError { op: plan.op, message });
         }
-        Shape::Tiles { side, each } if !(1..=16).contains(&side) || !(1..=4).contains(&each) => {
+        MatmulShape::Tiles { side, each } if !(1..=16).contains(&side) || !(1..=4).contains(&each) => {
             let message = format!("tiles of {side} invocations with {each} elements; 1 to 16 and 1 to 4");
             return Err(PlanError { op: plan.op, message });
         }
-        Shape::Panels { .. } | Shape::Tiles { .. } => {}
+        MatmulShape::Panels { .. } | MatmulShape::Tiles { .. } => {}
     }
     let a = plan.input("a", DataType::F32, a_count);
     let b = plan.input("b", DataType::F32, b_count);
@@ -208,7 +211,7 @@ pub fn matmul_shaped(sizes: Sizes, multiply: Multiply, shape: Shape) -> Result<P
         return Ok(plan);
     }
     match shape {
-        Shape::Panels { rows: stripe, lanes } => {
+        MatmulShape::Panels { rows: stripe, lanes } => {
             let (stripes, panels) = (rows.div_ceil(stripe), columns.div_ceil(lanes));
             let stripes_count = area(plan.op, stripes * stripe, depth)?;
             let panels_count = area(plan.op, panels * lanes, depth)?;
@@ -219,7 +222,7 @@ pub fn matmul_shaped(sizes: Sizes, multiply: Multiply, shape: Shape) -> Result<P
             let text = panels_text(sizes, multiply, [stripe, lanes]);
             plan.step(panel_program(&text, sizes, [stripe, lanes]), &[packed_a, packed_b, c]);
         }
-        Shape::Tiles { side, each } => plan.step(tile_program(sizes, multiply, side, each), &[a, b, c]),
+        MatmulShape::Tiles { side, each } => plan.step(tile_program(sizes, multiply, side, each), &[a, b, c]),
     }
     Ok(plan)
 }

@@ -15,8 +15,8 @@ use super::text::{grid_of, joins, kernel, lines, number, widened};
 use vyre_driver::{DeviceClass, DeviceProfile};
 use vyre_foundation::ir::{Combine, DataType, Value};
 
-/// Elements reduced by one workgroup: 256 for each of the 32 strands. It decides the order of float
-/// sums, so that changing it changes results.
+/// Elements reduced by one workgroup: 256 for each of the 32 strands. Two levels of such blocks
+/// reduce 2^26 elements. It decides the order of float sums, so that changing it changes results.
 pub const BLOCK: u32 = 8192;
 
 /// Strands of a block: the lanes of a warp, and two to four vectors of a processor.

@@ -35,7 +35,10 @@ impl ScanKind {
     }
 }
 
-/// Block size where lanes scan across; and the sizes where they scan chunks in workgroup memory.
+/// Block size where lanes scan across, which works at any size since the order of such sums does
+/// not matter: that of a reduction's block. Where lanes scan chunks in workgroup memory, 64 lanes
+/// have chunks of 16: 8 KiB of 64-bit elements, of the 16 KiB that WebGPU guarantees. These two
+/// decide the order of float sums, so that changing them changes results.
 const LONG_BLOCK: u32 = 8192;
 const TILE_LANES: u32 = 64;
 const TILE_CHUNK: u32 = 16;

@@ -29,7 +29,8 @@ const TEXTS: &[(&str, &str)] = programs! {
 /// Elements of buffers without a fixed length: not a multiple of any vector or workgroup, and
 /// little for the interpreter, which runs each program once per certification.
 const ELEMENTS: usize = 250;
-/// Time limit for a backend on one program. The helper has a minute for the whole set.
+/// Time limit for a backend on one program, a sixth of the minute that the helper has for the whole
+/// set.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// A program of the set.
@@ -159,10 +160,14 @@ mod tests {
 
     #[test]
     fn faults_are_found() {
-        use vyre_conform::backends::{Fault, FaultyBackend};
-        for fault in
-            [Fault::Fails, Fault::Panics, Fault::Lies, Fault::FailsToCompile, Fault::WrongOutputCount]
-        {
+        use vyre_conform::backends::{FaultyBackend, Misbehaviour};
+        for fault in [
+            Misbehaviour::Fails,
+            Misbehaviour::Panics,
+            Misbehaviour::Lies,
+            Misbehaviour::FailsToCompile,
+            Misbehaviour::WrongOutputCount,
+        ] {
             let driver: Arc<dyn VyreBackend> = Arc::new(FaultyBackend::new(fault));
             let certificate = certify(&driver, &driver.device_profile(), "test");
             assert!(certificate.failure.is_some(), "{fault:?}");

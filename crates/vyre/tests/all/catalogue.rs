@@ -7,7 +7,7 @@ use vyre::catalogue::{OPS, Plan, find};
 use vyre::ir::Program;
 use vyre_driver::registry::{backend_dispatches, registered_backends};
 use vyre_driver::{BackendError, DeviceProfile, DispatchConfig, OutputBuffers, VyreBackend};
-use vyre_reference::{CpuRef, Fault, RunOptions, run};
+use vyre_reference::{CpuRef, FaultKind, RunOptions, run};
 use vyre_samples::Sample;
 
 const SIZES: [u32; 9] = [0, 1, 2, 7, 63, 64, 65, 1000, 4097];
@@ -47,7 +47,7 @@ impl VyreBackend for Sanitized {
         };
         let done = run(&program.validate()?, &borrowed, &options)
             .map_err(|error| BackendError::new(error.to_string()))?;
-        match done.reports.iter().find(|report| matches!(report.fault, Fault::Race)) {
+        match done.reports.iter().find(|report| matches!(report.fault, FaultKind::Race)) {
             Some(race) => Err(BackendError::new(race.to_string())),
             None => Ok(done.outputs),
         }
@@ -240,9 +240,9 @@ fn ids_are_unique_and_found() {
 fn page() -> String {
     let mut text = String::from(
         "# The op catalogue\n\n\
-         Ready ops in `vyre::catalogue`, under ids that keep their meaning. An op of several programs is a plan: its\n\
-         intermediate buffers stay on the device, and one call runs it: `Runtime::load_op`. Every op takes any size, 0 and 1\n\
-         included.\n\n\
+         Ready ops in `vyre::catalogue`, each under an id whose meaning never changes. An op that consists of several\n\
+         programs is a plan: one call runs all of them (`Runtime::load_op`), and intermediate buffers stay on the device.\n\
+         Every op accepts any size, including 0 and 1.\n\n\
          | op | what it computes | parameters | sizes |\n|---|---|---|---|\n",
     );
     for op in OPS {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use vyre::catalogue::matmul::{
-    Multiply, Shape, Sizes, matmul_shaped, shape_for, shapes_to_try, tune, tuned_shape,
+    MatmulShape, Multiply, Sizes, matmul_shaped, shape_for, shapes_to_try, tune, tuned_shape,
 };
 use vyre_driver::tuner::{Mode, TuneLimits, Tuner};
 use vyre_driver::{DeviceProfile, DispatchConfig, VyreBackend, registry};
@@ -37,7 +37,7 @@ fn the_shape_of_a_product_is_tuned_within_limits_and_remembered() {
     };
     let large = Sizes { rows: 1000, depth: 8, columns: 1000 };
     for shape in shapes_to_try(large, &small).into_iter().skip(1) {
-        let Shape::Tiles { side, each } = shape else { panic!("{shape:?} is for processors") };
+        let MatmulShape::Tiles { side, each } = shape else { panic!("{shape:?} is for processors") };
         let tile = side * each;
         assert!(side * side <= 64 && 1000_u32.div_ceil(tile) <= 100 && 8 * tile * tile <= 4096, "{shape:?}");
     }

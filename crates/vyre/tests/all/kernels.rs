@@ -508,7 +508,7 @@ fn told(x: &[f32], y: &mut [f32]) {
 }
 
 #[test]
-fn messages_are_told() -> Result<(), BackendError> {
+fn messages_are_reported() -> Result<(), BackendError> {
     let mut y = [0.0f32; 2];
     let report = told(&[4.0, 9.0], &mut y).run(runtime())?;
     assert_eq!((y, &*report.prints().messages[0].text), ([2.0, 3.0], "x is 9 {}"));

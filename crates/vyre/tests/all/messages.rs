@@ -65,7 +65,7 @@ fn every_path_of_a_call_prints() {
 }
 
 #[test]
-fn many_messages_are_all_told_where_a_call_can_run_again() {
+fn all_messages_are_reported_where_a_call_can_run_again() {
     let runtime = runtime();
     let check = |text: &str, fallback: Fallback, complete: bool| {
         let routine = runtime.load(text).expect("loads");
@@ -93,7 +93,7 @@ fn many_messages_are_all_told_where_a_call_can_run_again() {
 }
 
 #[test]
-fn a_failed_assert_tells_the_lowest_invocation_and_how_many_failed() {
+fn a_failed_assert_reports_the_lowest_invocation_and_the_number_of_failures() {
     let runtime = runtime();
     let text = "kernel half(x: read u32[], y: output u32[]) over y {\n  let i = invocation.x\n  \
         assert(x[i] % 2 == 0, \"{} is odd\", x[i])\n  y[i] = x[i] / 2\n}";

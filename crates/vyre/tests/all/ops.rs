@@ -107,7 +107,7 @@ fn a_family_takes_the_shape_that_was_found_for_the_device() -> Result<(), Backen
 }
 
 #[test]
-fn what_the_caller_got_wrong_is_told_at_once() -> Result<(), BackendError> {
+fn mistakes_of_the_caller_are_reported_at_once() -> Result<(), BackendError> {
     let runtime = runtime();
     let sort = runtime.load_op(|size, device| sort::keys(Key::U32, size, device))?;
     let (keys, mut sorted) = ([2_u32, 1], [0_u32; 2]);
@@ -153,7 +153,7 @@ fn a_backend_that_gets_an_op_wrong_is_not_used_for_it() -> Result<(), BackendErr
 }
 
 #[test]
-fn an_argument_that_does_not_fit_is_told_once() -> vyre::Result<()> {
+fn an_argument_that_does_not_fit_is_reported_once() -> vyre::Result<()> {
     let runtime = runtime();
     let text = String::from("kernel scale(a: f32 uniform, y: read_write f32[]) { y[invocation.x] *= a }");
     let scale = runtime.load(&text)?;

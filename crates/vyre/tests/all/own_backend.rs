@@ -73,6 +73,6 @@ fn the_docs_show_it() {
     assert!(code.count() < 200);
     assert!(
         page.contains(source.trim_end()),
-        "docs/extending.md does not show tests/all/walker/mod.rs as it is"
+        "docs/extending.md does not contain tests/all/walker/mod.rs verbatim"
     );
 }

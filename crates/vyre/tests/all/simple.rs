@@ -102,7 +102,7 @@ fn matrices() -> Result<(), BackendError> {
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
+fn mismatches_are_reported() {
     let runtime = runtime();
     let check = |result: Result<(), BackendError>, expected: &str| {
         let message = result.expect_err("it does not fit").to_string();

@@ -1,21 +1,22 @@
 //! Writes the kernel's [`Proof`]: what a launch computes to show that accesses are in range.
 //!
 //! The walk asks for the register of a value at the current point. It is computed from the value's
-//! definition, from the registers of its operands, and from what the guards around this point say
-//! of it. A guard restricts both sides of its comparison, and through sums, products, quotients,
-//! casts and the like the operands they were computed from: `x + 1 < n` restricts `x`. Everything
-//! computed from a restricted value is computed anew where it is used below the guard.
+//! definition, from the registers of its operands, and from the guards around this point. A guard
+//! restricts both sides of its comparison, and through sums, products, quotients, casts and the
+//! like the operands they were computed from: `x + 1 < n` restricts `x`. Everything computed from a
+//! restricted value is computed anew where it is used below the guard.
 //!
 //! Intervals do not relate values to each other. Two relations matter in indices, and the facts of
 //! the walk supply them: `i - j` is not negative if `j` is at most `i`, and `i + j` is below `n` if
 //! `i` is below `n - j`.
 //!
-//! Variables have no definition to compute from. What one was last assigned is known in the rest of
-//! that block; in a loop, an assumption takes its place that every assignment in the loop keeps to.
+//! Variables have no definition to compute from. The value last assigned to one is known in the
+//! rest of that block; in a loop, an assumption that every assignment in the loop satisfies takes
+//! its place.
 //!
 //! While it is written, the program is evaluated for every launch at once, where lengths and
-//! uniforms can have any value, which proves accesses for good, and for typical launches. An access
-//! that none of these proves stays checked: it comes from border handling or memory, and
+//! uniforms can have any value, which proves accesses permanently, and for typical launches. An
+//! access that none of these proves stays checked: it comes from border handling or memory, and
 //! hardly any launch would prove it.
 
 use super::{Limit, Undo, UpperBound, Walk};
@@ -32,7 +33,7 @@ use crate::optimize::walk::{each_stmt, fixed_len};
 use crate::types::{Value, ValueType};
 use hashbrown::HashMap;
 
-// Limits on what a proof can take, for programs made to be hard. Beside each is what the benchmarks
+// Limits on the cost of a proof, for hostile programs. The comment on each says what the benchmarks
 // and the kernels of `filetests` need.
 
 /// Maximum depth of an expression; deeper values are known by their static interval. `sobel` needs
@@ -48,7 +49,8 @@ const INVERSE_DEPTH: usize = 6;
 /// Maximum number of nested selects whose conditions restrict their arms. `periodic` needs 1, an
 /// index clamped on both sides has 2.
 const MOST_SELECTS: usize = 3;
-/// Maximum number of trials of nested loops within each other. `search`, `tree` and `walk` need 1.
+/// Maximum nesting of trials, one for each of several nested loops. `search`, `tree` and `walk`
+/// need 1.
 const MOST_TRIALS: usize = 2;
 /// Number of guards around an access, the innermost first, whose failure makes it unreachable.
 /// `masked_stores` needs 2.
@@ -88,7 +90,7 @@ pub(super) struct ProofWriter {
     loops: Vec<(LocalId, Reg)>,
     /// The conditions under which the assumptions of a trial hold; `None` outside a trial.
     trial: Option<Vec<(LocalId, Reg)>>,
-    /// Number of trials within each other.
+    /// Nesting depth of trials.
     trials: usize,
     /// The statement that the walk is at.
     pub(super) at: Option<Span>,
@@ -136,7 +138,7 @@ impl ProofWriter {
         let mut operands = step;
         operands.each_register(|reg| fixed &= self.fixed[*reg as usize]);
         self.fixed.push(fixed);
-        // The values in any launch do not tell how those of one launch relate.
+        // The values over all launches do not show how those of one launch are related.
         let relates = matches!(step, ProofStep::Outside(_, within) if !self.fixed[within as usize]);
         let any = step.evaluate(&self.always, &mut Unknown);
         self.always.push(if relates { Interval::new(0, 1) } else { any });
@@ -558,8 +560,8 @@ impl Walk<'_> {
         if is_confirmed { assumed } else { Vec::new() }
     }
 
-    /// The variables that do not keep to an assumption: not in every launch, nor in a typical one
-    /// if the launch can be asked.
+    /// The variables for which an assumption is not confirmed, neither for every launch nor, if a
+    /// launch can decide it, for a typical one.
     fn trial(&mut self, body: &[Stmt], assumed: &[(LocalId, Reg)]) -> Vec<LocalId> {
         let before = (self.names.clone(), self.writer.variables.clone(), self.observed.take());
         let outer = self.writer.trial.replace(Vec::new());
@@ -674,7 +676,7 @@ struct Typical<'a> {
 /// Many elements. These three are guesses about launches: they decide which checks are worth a
 /// place in the proof, and never whether an access is in range. Chosen, not measured.
 const LARGE: u32 = 3 << 20;
-/// So few elements that a matrix with rows of them is possible.
+/// A length so short that a matrix can have rows of it.
 const MEDIUM: u32 = 3 << 10;
 /// Size of grids, and of parameters such as the width of a row.
 const SMALL: u32 = 16;

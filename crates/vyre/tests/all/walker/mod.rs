@@ -154,7 +154,8 @@ impl Invocation<'_, '_, '_> {
         Ok(Flow::On)
     }
 
-    /// A round of a loop, unless the time is up; says where control goes if it leaves the loop.
+    /// Runs an iteration of a loop, unless the time is up; returns where control goes if it leaves
+    /// the loop.
     fn round(&mut self, body: &[Stmt]) -> Result<Option<Flow>, BackendError> {
         if let Some((_, limit)) = self.deadline.filter(|(end, _)| Instant::now() >= *end) {
             return Err(BackendError::Timeout { backend: ID.into(), limit });
@@ -185,7 +186,7 @@ impl Invocation<'_, '_, '_> {
         }
     }
 
-    /// Where an element lies, and how long it is.
+    /// The byte range of an element.
     fn range(&self, place: Place, index: ValueId) -> std::ops::Range<usize> {
         let (size, index) = (self.kernel.element(place).size(), self.get(index).as_u32().unwrap_or(u32::MAX));
         index as usize * size..(index as usize + 1) * size

@@ -1,15 +1,16 @@
 //! Built-in functions on the bits of integers: counting, bit fields, and packed numbers.
 
-use super::kind::Kind;
 use super::math::Operands;
+use super::scalar_type::ScalarType;
 use naga::MathFunction as Math;
 use vyre_foundation::ir::{Expr, Op};
 
 /// Scalars of the function's result; `None` if it is not a bit function.
-pub(super) fn field(function: Math, operands: &Operands) -> Option<Vec<Expr>> {
+pub(super) fn bit_function(function: Math, operands: &Operands) -> Option<Vec<Expr>> {
     let kind = operands.kind;
     let [x, y, ..] = &operands.lists;
-    let count = |op: Op| operands.each(1, |args| Kind::U32.convert(Expr::op(op, [args[0].clone()]), kind));
+    let count =
+        |op: Op| operands.each(1, |args| ScalarType::U32.convert(Expr::op(op, [args[0].clone()]), kind));
     let signed = |value: &Expr, part: u32| byte_signed(value, part);
     Some(match function {
         Math::CountOneBits => count(Op::Popcount),
@@ -17,7 +18,7 @@ pub(super) fn field(function: Math, operands: &Operands) -> Option<Vec<Expr>> {
         Math::CountTrailingZeros => count(Op::Ctz),
         Math::ReverseBits => operands.each(1, |args| args[0].clone().reverse_bits()),
         Math::FirstTrailingBit => operands.each(1, |args| {
-            let pointee = Kind::U32.convert(args[0].clone().ctz(), kind);
+            let pointee = ScalarType::U32.convert(args[0].clone().ctz(), kind);
             Expr::select(args[0].clone().equals(kind.zero()), all_ones(kind), pointee)
         }),
         Math::FirstLeadingBit => operands.each(1, |args| first_leading_bit(kind, &args[0])),
@@ -30,13 +31,13 @@ pub(super) fn field(function: Math, operands: &Operands) -> Option<Vec<Expr>> {
         }),
         Math::Unpack4xU8 => (0..4).map(|part| byte(&x[0], part)).collect(),
         Math::Unpack4xI8 => (0..4).map(|part| signed(&x[0], part)).collect(),
-        Math::Unpack4x8unorm => {
-            (0..4).map(|part| Kind::U32.convert(byte(&x[0], part), Kind::F32) / Expr::f32(255.0)).collect()
-        }
+        Math::Unpack4x8unorm => (0..4)
+            .map(|part| ScalarType::U32.convert(byte(&x[0], part), ScalarType::F32) / Expr::f32(255.0))
+            .collect(),
         Math::Unpack4x8snorm => (0..4).map(|part| signed_norm(signed(&x[0], part), 127.0)).collect(),
-        Math::Unpack2x16unorm => {
-            (0..2).map(|part| Kind::U32.convert(half(&x[0], part), Kind::F32) / Expr::f32(65535.0)).collect()
-        }
+        Math::Unpack2x16unorm => (0..2)
+            .map(|part| ScalarType::U32.convert(half(&x[0], part), ScalarType::F32) / Expr::f32(65535.0))
+            .collect(),
         Math::Unpack2x16snorm => (0..2).map(|part| signed_norm(half_signed(&x[0], part), 32767.0)).collect(),
         Math::Unpack2x16float => (0..2).map(|part| half(&x[0], part).bits_f16()).collect(),
         Math::Pack4xU8 | Math::Pack4xI8 => pack(x.iter().map(|leaf| to_word(kind, leaf.clone())), 8),
@@ -56,17 +57,17 @@ pub(super) fn field(function: Math, operands: &Operands) -> Option<Vec<Expr>> {
     })
 }
 
-fn all_ones(kind: Kind) -> Expr {
+fn all_ones(kind: ScalarType) -> Expr {
     !kind.zero()
 }
 
 /// Position of the highest bit that differs from the sign; all ones if there is none.
-fn first_leading_bit(kind: Kind, value: &Expr) -> Expr {
+fn first_leading_bit(kind: ScalarType, value: &Expr) -> Expr {
     let top = kind.width() * 8 - 1;
     let magnitude =
         if kind.is_signed() { value.clone() ^ (value.clone() >> Expr::u32(top)) } else { value.clone() };
     let pointee = Expr::u32(top) - magnitude.clone().clz();
-    Expr::select(magnitude.equals(kind.zero()), all_ones(kind), Kind::U32.convert(pointee, kind))
+    Expr::select(magnitude.equals(kind.zero()), all_ones(kind), ScalarType::U32.convert(pointee, kind))
 }
 
 fn byte(word: &Expr, part: u32) -> Expr {
@@ -78,26 +79,26 @@ fn half(word: &Expr, part: u32) -> Expr {
 }
 
 fn byte_signed(word: &Expr, part: u32) -> Expr {
-    (word.clone().cast(Kind::I32.value()) << Expr::u32(24 - 8 * part)) >> Expr::u32(24)
+    (word.clone().cast(ScalarType::I32.value()) << Expr::u32(24 - 8 * part)) >> Expr::u32(24)
 }
 
 fn half_signed(word: &Expr, part: u32) -> Expr {
-    (word.clone().cast(Kind::I32.value()) << Expr::u32(16 - 16 * part)) >> Expr::u32(16)
+    (word.clone().cast(ScalarType::I32.value()) << Expr::u32(16 - 16 * part)) >> Expr::u32(16)
 }
 
 fn signed_norm(value: Expr, scale: f32) -> Expr {
-    (Kind::I32.convert(value, Kind::F32) / Expr::f32(scale)).max(Expr::f32(-1.0))
+    (ScalarType::I32.convert(value, ScalarType::F32) / Expr::f32(scale)).max(Expr::f32(-1.0))
 }
 
 /// A number from `low` to 1 as a scaled integer, in a word.
 fn norm(value: &Expr, low: f32, scale: f32) -> Expr {
     let clamped = value.clone().clamp(Expr::f32(low), Expr::f32(1.0));
     let steps = (Expr::f32(0.5) + Expr::f32(scale) * clamped).floor();
-    to_word(Kind::I32, Kind::F32.convert(steps, Kind::I32))
+    to_word(ScalarType::I32, ScalarType::F32.convert(steps, ScalarType::I32))
 }
 
-fn to_word(kind: Kind, value: Expr) -> Expr {
-    kind.convert(value, Kind::U32)
+fn to_word(kind: ScalarType, value: Expr) -> Expr {
+    kind.convert(value, ScalarType::U32)
 }
 
 /// Packs the low bits of each word side by side, the first lowest.

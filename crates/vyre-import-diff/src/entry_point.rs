@@ -13,22 +13,22 @@ use vyre_driver::{DispatchConfig, VyreBackend, pipeline};
 use vyre_foundation::ir::Access;
 use vyre_foundation::kernel::Kernel;
 use vyre_foundation::launch::Overrides;
-use vyre_import::{Binding, Imported};
+use vyre_import::{Imported, ShaderBinding};
 use vyre_opencl as _;
-use vyre_reference::{Fault, Order, RunError, run as interpret};
+use vyre_reference::{FaultKind, Order, RunError, run as interpret};
 use vyre_wgpu as _;
 
 /// Result for an entry point.
-pub(crate) struct Row {
+pub(crate) struct EntryVerdict {
     pub(crate) verdict: &'static str,
     pub(crate) detail: String,
 }
 
-fn row(verdict: &'static str, detail: impl Into<String>) -> Row {
-    Row { verdict, detail: detail.into() }
+fn row(verdict: &'static str, detail: impl Into<String>) -> EntryVerdict {
+    EntryVerdict { verdict, detail: detail.into() }
 }
 
-pub(crate) fn run(file: &Path, entry: &str, time: bool) -> Row {
+pub(crate) fn run(file: &Path, entry: &str, time: bool) -> EntryVerdict {
     let shader = match Shader::read(file) {
         Ok(shader) => shader,
         Err(message) => return row("unread", message),
@@ -83,8 +83,8 @@ const SEARCH: Duration = Duration::from_secs(12);
 
 impl One {
     /// Buffers that a caller binds, in the order of the program's bindings.
-    fn bound(&self) -> Vec<(&Binding, Access)> {
-        let access = |binding: &Binding| {
+    fn bound(&self) -> Vec<(&ShaderBinding, Access)> {
+        let access = |binding: &ShaderBinding| {
             let declared =
                 self.imported.program.buffers().iter().find(|buffer| *buffer.name == *binding.name);
             declared.map_or(Access::Read, |buffer| buffer.access)
@@ -123,7 +123,8 @@ impl One {
                 let (said, changes) = match self.interpret(&inputs, grid, lanes, (Order::Ascending, true)) {
                     Err(error) => (vec![format!("{error:?}").chars().take(60).collect()], false),
                     Ok(run) => {
-                        let matters = run.reports.iter().filter(|report| report.fault != Fault::Unwritten);
+                        let matters =
+                            run.reports.iter().filter(|report| report.fault != FaultKind::Unwritten);
                         let mut said: Vec<String> = matters.map(|report| report.fault.to_string()).collect();
                         said.dedup();
                         if self.depends_on_order(&inputs, grid, lanes, &run.outputs) {
@@ -152,17 +153,17 @@ impl One {
 
     /// Compares results. With atomics in several workgroups, results can depend on which one is
     /// first, so a difference is checked again with a single workgroup.
-    fn check(&self, unmodified: Result<&Unmodified, String>) -> Row {
+    fn check(&self, unmodified: Result<&Unmodified, String>) -> EntryVerdict {
         let row = self.check_groups(unmodified.clone(), u32::MAX);
         if row.verdict != "differs" || !self.kernel.buffers.iter().any(|buffer| buffer.atomic) {
             return row;
         }
         let one = self.check_groups(unmodified, 1);
         let detail = format!("with one workgroup; with several {}; {}", row.detail, one.detail);
-        if one.verdict == "differs" { row } else { Row { detail, ..one } }
+        if one.verdict == "differs" { row } else { EntryVerdict { detail, ..one } }
     }
 
-    fn check_groups(&self, unmodified: Result<&Unmodified, String>, groups: u32) -> Row {
+    fn check_groups(&self, unmodified: Result<&Unmodified, String>, groups: u32) -> EntryVerdict {
         let lanes = unmodified.as_ref().map_or(8, |unmodified| unmodified.lanes);
         let tried = self.inputs(lanes, groups);
         let expected = match self.interpret(&tried.inputs, tried.grid, lanes, PLAIN) {
@@ -175,9 +176,11 @@ impl One {
         }
         let mut worst = Difference::default();
         match unmodified {
-            Err(message) => notes.push(format!("not run as it is: {}", message.replace('\n', " "))),
+            Err(message) => notes.push(format!("unmodified shader not run: {}", message.replace('\n', " "))),
             Ok(unmodified) => match unmodified.run(&self.bound(), &tried.inputs, tried.grid, 1) {
-                Err(message) => notes.push(format!("not run as it is: {}", message.replace('\n', " "))),
+                Err(message) => {
+                    notes.push(format!("unmodified shader not run: {}", message.replace('\n', " ")))
+                }
                 Ok((outputs, _)) => self.compare(&outputs, &expected, &mut worst),
             },
         }
@@ -262,7 +265,7 @@ impl One {
     }
 
     /// Time of `cpu` compared with the unmodified shader.
-    fn time(&self, unmodified: &Unmodified) -> Row {
+    fn time(&self, unmodified: &Unmodified) -> EntryVerdict {
         const INVOCATIONS: u32 = 1 << 20;
         const ROUNDS: usize = 7;
         let size = self.imported.program.workgroup_size();
@@ -278,7 +281,7 @@ impl One {
             Err(message) => row("not run", message),
             Ok(ours) => {
                 let ratio = theirs.as_secs_f64() / ours.as_secs_f64();
-                row("measured", format!("{ratio:.2}x as it is {theirs:.2?}, cpu {ours:.2?}"))
+                row("measured", format!("{ratio:.2}x unmodified {theirs:.2?}, cpu {ours:.2?}"))
             }
         }
     }

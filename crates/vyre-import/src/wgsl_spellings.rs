@@ -2,7 +2,7 @@
 //! line.
 
 /// The text in the form that naga accepts.
-pub(crate) fn wgsl(text: &str) -> String {
+pub(crate) fn rewrite(text: &str) -> String {
     let mut mended = text.to_string();
     for extension in ["subgroups", "subgroups_f16", "chromium_experimental_subgroups"] {
         blank_enable(&mut mended, extension);

@@ -6,13 +6,13 @@ use std::fmt::Display;
 use syn::Error;
 
 #[derive(Clone, Copy)]
-pub(crate) struct Extent {
+pub(crate) struct TokenSpan {
     pub(crate) start: Span,
     pub(crate) end: Span,
 }
 
-impl Extent {
-    pub(crate) fn of(tokens: &impl ToTokens) -> Extent {
+impl TokenSpan {
+    pub(crate) fn of(tokens: &impl ToTokens) -> TokenSpan {
         let mut tokens = tokens.to_token_stream().into_iter();
         let first = tokens.next();
         let last = tokens.last();
@@ -25,12 +25,12 @@ impl Extent {
             other => other.span(),
         };
         let whole = first.as_ref().map_or_else(Span::call_site, start);
-        Extent { start: whole, end: last.as_ref().or(first.as_ref()).map_or(whole, end) }
+        TokenSpan { start: whole, end: last.as_ref().or(first.as_ref()).map_or(whole, end) }
     }
 
     /// Extends to the end of another span.
-    pub(crate) fn to(self, other: Extent) -> Extent {
-        Extent { start: self.start, end: other.end }
+    pub(crate) fn to(self, other: TokenSpan) -> TokenSpan {
+        TokenSpan { start: self.start, end: other.end }
     }
 
     pub(crate) fn error(self, message: impl Display) -> Error {
@@ -40,8 +40,8 @@ impl Extent {
     }
 }
 
-impl From<Span> for Extent {
-    fn from(span: Span) -> Extent {
-        Extent { start: span, end: span }
+impl From<Span> for TokenSpan {
+    fn from(span: Span) -> TokenSpan {
+        TokenSpan { start: span, end: span }
     }
 }

@@ -1,6 +1,6 @@
 //! A device with its context, queues and memory, and the commands that copy bytes.
 
-use crate::device::{BACKEND_ID, Device};
+use crate::device::{BACKEND_ID, UsableDevice};
 use crate::memory::{Pool, device_memory};
 use crate::object::{Context, Event, Memory, Queue, failed, lock};
 use crate::resident::{Residence, Resident};
@@ -16,9 +16,9 @@ use vyre_driver::{BackendError, DeviceClass};
 
 /// A device with its context, queues and memory.
 #[derive(Debug)]
-pub struct Core {
+pub struct OpenClDevice {
     pub(crate) id: &'static str,
-    pub(crate) device: Device,
+    pub(crate) device: UsableDevice,
     pub(crate) context: Context,
     pub(crate) pool: Pool,
     pub(crate) binaries: Binaries,
@@ -30,19 +30,19 @@ pub struct Core {
 
 /// Whether a queue records how long its commands ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Timing {
+pub(crate) enum QueueTiming {
     Off,
     On,
 }
 
-impl Core {
-    pub(crate) fn new(id: &'static str, mut device: Device) -> Result<Core, BackendError> {
+impl OpenClDevice {
+    pub(crate) fn new(id: &'static str, mut device: UsableDevice) -> Result<OpenClDevice, BackendError> {
         device.profile.backend = id;
         let context = create_context(&[device.id], std::ptr::null(), None, std::ptr::null_mut())
             .map(Context)
             .map_err(|code| failed(id, "making a context", code))?;
         let empty = device_memory(id, &context, 64)?;
-        Ok(Core {
+        Ok(OpenClDevice {
             id,
             device,
             context,
@@ -61,14 +61,14 @@ impl Core {
     }
 
     /// A queue for the caller's exclusive use.
-    pub(crate) fn take_queue(&self, timing: Timing) -> Result<Queue, BackendError> {
+    pub(crate) fn take_queue(&self, timing: QueueTiming) -> Result<Queue, BackendError> {
         let idle = lock(&self.queues[timing as usize]).pop();
         if let Some(queue) = idle {
             return Ok(queue);
         }
         let properties: cl_command_queue_properties = match timing {
-            Timing::Off => 0,
-            Timing::On => CL_QUEUE_PROFILING_ENABLE,
+            QueueTiming::Off => 0,
+            QueueTiming::On => CL_QUEUE_PROFILING_ENABLE,
         };
         // SAFETY: the device belongs to the context.
         let made = unsafe { create_command_queue(self.context.0, self.device.id, properties) };
@@ -76,7 +76,7 @@ impl Core {
     }
 
     /// Returns an idle queue to the pool.
-    pub(crate) fn put_queue(&self, queue: Queue, timing: Timing) {
+    pub(crate) fn put_queue(&self, queue: Queue, timing: QueueTiming) {
         lock(&self.queues[timing as usize]).push(queue);
     }
 
@@ -85,10 +85,10 @@ impl Core {
         &self,
         run: impl FnOnce(&Queue) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        let queue = self.take_queue(Timing::Off)?;
+        let queue = self.take_queue(QueueTiming::Off)?;
         let ran = run(&queue);
         let ended = finish(queue.0).map_err(|code| failed(self.id, "waiting for the device", code));
-        self.put_queue(queue, Timing::Off);
+        self.put_queue(queue, QueueTiming::Off);
         ran.and(ended)
     }
 

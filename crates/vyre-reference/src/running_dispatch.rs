@@ -8,7 +8,7 @@
 use crate::code::{ElementAccess, FlatKernel, Instr};
 use crate::memory::{Budget, Buffers, load_element, store_element};
 use crate::order::Scheduler;
-use crate::sanitizer::{AccessTarget, Action, Fault, Finding, Sanitizer, Touch};
+use crate::sanitizer::{AccessTarget, Action, FaultKind, Finding, RecordedAccess, Sanitizer};
 use crate::subgroup::exchange;
 use crate::{Evaluator, RunError, RunOptions};
 use std::time::Instant;
@@ -109,7 +109,7 @@ struct Seen {
 }
 
 /// One running dispatch.
-pub(crate) struct Machine<'a> {
+pub(crate) struct RunningDispatch<'a> {
     pub(crate) kernel: &'a KernelBody,
     pub(crate) code: &'a FlatKernel,
     pub(crate) launch: &'a Launch,
@@ -123,7 +123,7 @@ pub(crate) struct Machine<'a> {
     pub(crate) epoch: u32,
 }
 
-impl Machine<'_> {
+impl RunningDispatch<'_> {
     /// Runs the whole grid.
     pub(crate) fn run(&mut self) -> Result<(), RunError> {
         let mut scheduler = Scheduler::new(self.options.order);
@@ -275,7 +275,7 @@ impl Machine<'_> {
             .iter()
             .find(|invocation| invocation.stop != waiting.stop || invocation.pc != waiting.pc);
         let finding = Finding {
-            fault: Fault::Divergence,
+            fault: FaultKind::Divergence,
             target: None,
             touch: touch(waiting),
             other: other.map(touch),
@@ -454,8 +454,8 @@ impl Machine<'_> {
     }
 
     /// Describes an invocation's access by the instruction that it has just fetched.
-    fn touch(&self, invocation: &Invocation, action: Action) -> Touch {
-        Touch {
+    fn touch(&self, invocation: &Invocation, action: Action) -> RecordedAccess {
+        RecordedAccess {
             action,
             group: invocation.position.group_number,
             epoch: self.epoch,

@@ -1,6 +1,6 @@
 //! An adapter and its properties.
 
-use crate::device::{Adapter, Dialect};
+use crate::device::{Adapter, ShaderLanguage};
 use crate::emit::Traits;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,13 +11,13 @@ use vyre_foundation::kernel::Kernel;
 
 /// An adapter and its properties.
 #[derive(Debug)]
-pub struct Core {
+pub struct WgpuDevice {
     /// Id of the instance: `wgpu`, `wgpu:1`, …
     pub(crate) id: &'static str,
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) profile: DeviceProfile,
     pub(crate) traits: Traits,
-    pub(crate) dialect: Dialect,
+    pub(crate) language: ShaderLanguage,
     pub(crate) supported: HashSet<OpId>,
     /// Fingerprints of kernels on which the driver's compiler timed out, with the limit.
     pub(crate) endless: Mutex<HashMap<[u8; 32], Duration>>,
@@ -28,18 +28,26 @@ pub struct Core {
 pub(crate) struct Identity {
     pub(crate) profile: DeviceProfile,
     pub(crate) traits: Traits,
-    pub(crate) dialect: Dialect,
+    pub(crate) language: ShaderLanguage,
 }
 
-impl Core {
-    pub(crate) fn new(adapter: Arc<Adapter>, identity: &Identity) -> Core {
-        let Identity { profile, traits, dialect } = *identity;
+impl WgpuDevice {
+    pub(crate) fn new(adapter: Arc<Adapter>, identity: &Identity) -> WgpuDevice {
+        let Identity { profile, traits, language } = *identity;
         let mut supported = default_supported_ops().clone();
         // `fma` is the device's own, or built from 64-bit operations.
         if !traits.fused_fma && !profile.supports_f64 {
             supported.remove(&Op::Fma.id());
         }
-        Core { id: profile.backend, adapter, profile, traits, dialect, supported, endless: Mutex::default() }
+        WgpuDevice {
+            id: profile.backend,
+            adapter,
+            profile,
+            traits,
+            language,
+            supported,
+            endless: Mutex::default(),
+        }
     }
 
     /// The limit at which the driver's compiler was abandoned on this kernel, if it was. The kernel

@@ -1,9 +1,9 @@
 //! A program or op loaded into a runtime, with everything that its calls need, worked out once.
 //!
 //! All calls of a core share one code policy. A call whose configuration asks for another (a
-//! schedule, a budget, a workgroup size) goes to another core
-//! [with that policy](Core::with_policy), which has its own code, routes and results: what was
-//! verified under a budget says nothing about strict calls.
+//! schedule, a budget, a workgroup size) goes to another core [with that
+//! policy](RoutineCore::with_policy), which has its own code, routes and results: what was verified
+//! under a budget says nothing about strict calls.
 
 use crate::backend::{Backend, OpenDriver};
 use crate::backend_state::{BackendState, ReadyCode};
@@ -27,12 +27,12 @@ use vyre_foundation::launch::{Launch, LaunchArgument};
 const LARGE_PROGRAM: usize = 1000;
 
 /// Maximum cores kept for other policies. A call site uses one or two; a caller that sweeps a
-/// setting must not keep the code of all its values.
+/// setting must not keep the code of all its values. Chosen, not measured.
 const MOST_POLICIES: usize = 16;
 /// Maximum notes kept on code: more than a routine gets from its few tries per backend and size.
 const MOST_NOTES: usize = 64;
 
-pub(crate) struct Core {
+pub(crate) struct RoutineCore {
     pub(crate) shared: Arc<Shared>,
     pub(crate) work: Work,
     /// The buffers that a call binds, in binding order.
@@ -51,7 +51,7 @@ pub(crate) struct Core {
     /// Outcomes of recompilations and tuning, for explanations.
     notes: Mutex<Vec<String>>,
     /// Cores of the same work with other code policies, last used first.
-    other_policies: Mutex<Vec<Arc<Core>>>,
+    other_policies: Mutex<Vec<Arc<RoutineCore>>>,
 }
 
 /// The work of a call.
@@ -60,7 +60,7 @@ pub(crate) enum Work {
     Program {
         program: Program,
         kernel: Kernel,
-        extent: Extent,
+        extent: ElementCount,
     },
     /// A plan of several programs, made for a size and a device.
     Op {
@@ -74,7 +74,7 @@ pub(crate) type MakePlan = dyn Fn(u32, &Device<'_>) -> Result<Plan, PlanError> +
 
 /// The number of elements that a call covers.
 #[derive(Clone)]
-pub(crate) enum Extent {
+pub(crate) enum ElementCount {
     Fixed(u64),
     /// The length of the buffer at this position among the parameters.
     LengthOf(usize),
@@ -104,13 +104,13 @@ impl Deref for Device<'_> {
     }
 }
 
-impl Core {
+impl RoutineCore {
     /// The core of a program.
     pub(crate) fn of_program(
         shared: Arc<Shared>,
         program: Program,
         config: DispatchConfig,
-    ) -> Result<Core, BackendError> {
+    ) -> Result<RoutineCore, BackendError> {
         let kernel = program.validate()?;
         let bound = kernel.bound_buffers();
         let sizing = kernel.sizing_buffers();
@@ -122,11 +122,11 @@ impl Core {
         let parameters: Vec<Parameter> = bound.iter().map(parameter).collect();
         let extent = match &kernel.domain {
             KernelDomain::Counts(counts) => {
-                Extent::Fixed(counts.iter().fold(1, |all: u64, &axis| all.saturating_mul(axis.into())))
+                ElementCount::Fixed(counts.iter().fold(1, |all: u64, &axis| all.saturating_mul(axis.into())))
             }
-            KernelDomain::Axes(_) | KernelDomain::Given => Extent::Formula(bound.clone().into()),
+            KernelDomain::Axes(_) | KernelDomain::Given => ElementCount::Formula(bound.clone().into()),
             KernelDomain::LenOf(buffer) => match bound.iter().position(|id| id == buffer) {
-                Some(position) => Extent::LengthOf(position),
+                Some(position) => ElementCount::LengthOf(position),
                 None => unreachable!("validation lets a domain follow bound buffers only"),
             },
         };
@@ -134,7 +134,8 @@ impl Core {
         let meters = Meters::new(&kernel);
         let speaks = !kernel.messages.is_empty();
         let work = Work::Program { program, kernel, extent };
-        let mut core = Core::new(shared, work, parameters, meters, config, name.as_deref(), fingerprint);
+        let mut core =
+            RoutineCore::new(shared, work, parameters, meters, config, name.as_deref(), fingerprint);
         core.speaks = speaks;
         Ok(core)
     }
@@ -144,7 +145,7 @@ impl Core {
         shared: Arc<Shared>,
         make: Arc<MakePlan>,
         config: DispatchConfig,
-    ) -> Result<Core, BackendError> {
+    ) -> Result<RoutineCore, BackendError> {
         // The names, roles and types of the buffers are the same on every device and at every size.
         let (profile, tuner) = (DeviceProfile::conservative("any"), Tuner::in_memory(Mode::OffUseDefault));
         let device = Device { profile: &profile, tuner: &tuner };
@@ -159,7 +160,7 @@ impl Core {
         let fingerprint = *hasher.finalize().as_bytes();
         let meters = Meters::of_op(plan.op, &fingerprint);
         let work = Work::Op { op: plan.op, make };
-        let mut core = Core::new(shared, work, parameters, meters, config, Some(plan.op), fingerprint);
+        let mut core = RoutineCore::new(shared, work, parameters, meters, config, Some(plan.op), fingerprint);
         core.speaks = plan
             .programs()
             .into_iter()
@@ -175,11 +176,11 @@ impl Core {
         config: DispatchConfig,
         name: Option<&str>,
         fingerprint: [u8; 32],
-    ) -> Core {
+    ) -> RoutineCore {
         let digest = CodeKey::digest(fingerprint, &config);
         let meters = Arc::new(meters);
         shared.keep_meters(&meters);
-        Core {
+        RoutineCore {
             speaks: false,
             reads_and_writes: parameters.iter().any(|parameter| parameter.access == Access::ReadWrite),
             parameters,
@@ -202,7 +203,7 @@ impl Core {
 
     /// The core of the same work with a call's code policy.
     #[cold]
-    pub(crate) fn with_policy(&self, config: &DispatchConfig) -> Result<Arc<Core>, BackendError> {
+    pub(crate) fn with_policy(&self, config: &DispatchConfig) -> Result<Arc<RoutineCore>, BackendError> {
         let mut others = self.other_policies.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = others.iter().position(|other| !other.differs(config)) {
             others[..=at].rotate_right(1);
@@ -210,8 +211,8 @@ impl Core {
         }
         let (shared, config) = (self.shared.clone(), config.clone());
         let core = Arc::new(match &self.work {
-            Work::Program { program, .. } => Core::of_program(shared, program.clone(), config)?,
-            Work::Op { make, .. } => Core::of_op(shared, make.clone(), config)?,
+            Work::Program { program, .. } => RoutineCore::of_program(shared, program.clone(), config)?,
+            Work::Op { make, .. } => RoutineCore::of_op(shared, make.clone(), config)?,
         });
         others.insert(0, core.clone());
         others.truncate(MOST_POLICIES);
@@ -265,14 +266,14 @@ impl Core {
             return domain.iter().fold(1, |all: u64, &axis| all.saturating_mul(axis.into()));
         }
         match extent {
-            Extent::Fixed(elements) => *elements,
-            Extent::LengthOf(position) => {
+            ElementCount::Fixed(elements) => *elements,
+            ElementCount::LengthOf(position) => {
                 // Element sizes are powers of two.
                 let size = self.parameters.get(*position).map_or(1, |parameter| parameter.size);
                 (memory(*position).length >> size.trailing_zeros()) as u64
             }
             // A formula that cannot be evaluated is refused at launch.
-            Extent::Formula(bound) => {
+            ElementCount::Formula(bound) => {
                 let bound = |buffer| memory(bound.iter().position(|&id| id == buffer).unwrap_or(usize::MAX));
                 Launch::domain_on(kernel, config.overrides(), &bound).unwrap_or(0)
             }
@@ -337,7 +338,7 @@ impl Core {
 /// A routine on a backend.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair<'a> {
-    pub(crate) core: &'a Arc<Core>,
+    pub(crate) core: &'a Arc<RoutineCore>,
     pub(crate) backend: &'a Arc<Backend>,
 }
 
@@ -378,7 +379,7 @@ impl<'a> Pair<'a> {
     }
 }
 
-impl Drop for Core {
+impl Drop for RoutineCore {
     fn drop(&mut self) {
         self.meters.drain(&self.shared.hints);
     }
