@@ -337,7 +337,12 @@ fn carries_chains(code: &VectorCode) -> bool {
 fn carries_chain(code: &VectorCode, body: &[Inst]) -> bool {
     // Latency since the start of the iteration, of what depends on the iteration before.
     let mut regs: Vec<Option<usize>> = vec![None; code.regs.len()];
-    let mut vars: Vec<Option<Option<usize>>> = vec![None; code.vars.len()];
+    let mut vars: Vec<Option<usize>> = vec![None; code.vars.len()];
+    for inst in body {
+        if let Inst::Set(var, _) = inst {
+            vars[var.0 as usize] = Some(0);
+        }
+    }
     let (mut floats, mut integers) = (0, 0);
     for inst in body {
         match inst {
@@ -345,8 +350,7 @@ fn carries_chain(code: &VectorCode, body: &[Inst]) -> bool {
                 return false;
             }
             Inst::Def(reg, Calc::Get(var)) if code.reg_type(*reg).vector => {
-                let is_set = body.iter().any(|inst| matches!(inst, Inst::Set(set, _) if set == var));
-                regs[reg.0 as usize] = *vars[var.0 as usize].get_or_insert(is_set.then_some(0));
+                regs[reg.0 as usize] = vars[var.0 as usize];
             }
             Inst::Def(reg, Calc::Op(op, args)) if code.reg_type(*reg).vector => {
                 let before = args.iter().filter_map(|arg| regs[arg.0 as usize]).max();
@@ -355,14 +359,14 @@ fn carries_chain(code: &VectorCode, body: &[Inst]) -> bool {
                 let all = if code.reg_type(*reg).ty.is_float() { &mut floats } else { &mut integers };
                 *all += usize::from(op.row().cost).max(1);
             }
-            Inst::Set(var, reg) => vars[var.0 as usize] = Some(regs[reg.0 as usize]),
+            Inst::Set(var, reg) => vars[var.0 as usize] = regs[reg.0 as usize],
             Inst::If { then, otherwise, .. } if then.is_empty() && matches!(otherwise[..], [Inst::Break]) => {
             }
             Inst::Def(..) => {}
             _ => return false,
         }
     }
-    let chain = vars.into_iter().flatten().flatten().max().unwrap_or(0);
+    let chain = vars.into_iter().flatten().max().unwrap_or(0);
     2 * chain >= 3 * floats + 2 * integers
 }
 
