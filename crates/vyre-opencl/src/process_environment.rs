@@ -5,6 +5,8 @@
 //! Vulkan loader and Mesa's threads read dozens of variables while PoCL opens. Setting a variable
 //! that exists moves nothing, so vyre adds it first, in a new list, and leaves the old one as it is
 //! for the threads that are reading it.
+//!
+//! The other variable is an option of PoCL, which has no other way to set it.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -14,9 +16,14 @@ unsafe extern "C" {
     static mut environ: *mut *mut c_char;
 }
 
-/// Adds the variable that PoCL sets, with PoCL's value, unless it exists.
+/// Adds these variables, unless they exist: the one that PoCL sets, with PoCL's value, and an
+/// option for its compiler. By default, PoCL (3.1) copies the code of a workgroup of one or two
+/// invocations for each of them, and aborts the process at some loops with a barrier, such as those
+/// of `filetests/semantics/barrier_in_small_groups.vyre`. Larger workgroups become loops, which do not
+/// have this fault; with 0, all do.
 pub(crate) fn prepare_for_pocl() {
     add(c"HWLOC_PLUGINS_PATH=/dev/null");
+    add(c"POCL_FULL_REPLICATION_THRESHOLD=0");
 }
 
 /// Adds a variable, given as `name=value`, unless one with its name exists. A variable that another
