@@ -1,4 +1,7 @@
-//! Machine code of a kernel as a listing: the instructions, then the constants after them.
+//! Machine code of a kernel as a listing: the instructions, with the kernel's regions beside them,
+//! then the constants after them.
+
+use vyre_cpu::MachineCode;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86::{counts, listing};
@@ -19,9 +22,25 @@ pub(crate) fn counts(_code: &[u8]) -> Option<InstructionCounts> {
 
 /// Hex dump of the code: there is no disassembler for this processor.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn listing(code: &[u8]) -> String {
-    code.chunks(16).enumerate().map(|(line, bytes)| format!("{:6x}  {}\n", 16 * line, hex(bytes))).collect()
+pub(crate) fn listing(code: &MachineCode) -> String {
+    let bytes = code.bytes.chunks(16).enumerate();
+    bytes
+        .map(|(line, bytes)| {
+            let region = region_at(code, 16 * line);
+            format!("{:6x}  {:<48}; {region}\n", 16 * line, hex(bytes))
+        })
+        .collect()
 }
+
+/// Names the region of the kernel that the code at an offset belongs to.
+fn region_at(code: &MachineCode, offset: usize) -> &str {
+    let after = code.regions.partition_point(|(start, _)| *start <= offset);
+    let region = after.checked_sub(1).and_then(|index| code.regions[index].1.as_deref());
+    region.unwrap_or(AROUND)
+}
+
+/// Shown for the code around the kernel's statements, such as the loop over vectors of invocations.
+const AROUND: &str = "(around the kernel)";
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
@@ -29,29 +48,38 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{InstructionCounts, hex};
+    use super::{InstructionCounts, hex, region_at};
     use iced_x86::{
         Decoder, DecoderOptions, FlowControl, Formatter as _, Instruction, IntelFormatter, Register,
     };
     use std::collections::{BTreeMap, BTreeSet};
     use std::fmt::Write as _;
+    use vyre_cpu::MachineCode;
+    use vyre_foundation::visible;
 
-    /// Instructions in address order, with an empty line before each jump target.
-    pub(crate) fn listing(code: &[u8]) -> String {
-        let (insts, targets) = reached(code);
+    /// Instructions in address order, with an empty line before each jump target. The region is
+    /// beside the first instruction of a part, and where it changes.
+    pub(crate) fn listing(code: &MachineCode) -> String {
+        let (insts, targets) = reached(&code.bytes);
         let mut text = String::new();
         let mut formatter = IntelFormatter::new();
-        let mut end = 0;
+        let (mut end, mut shown) = (0, None);
         for (&at, inst) in &insts {
             if targets.contains(&at) {
                 text.push('\n');
+                shown = None;
             }
             let mut line = String::new();
             formatter.format(inst, &mut line);
+            let region = region_at(code, at as usize);
             // Writing to a `String` cannot fail.
-            let _ = writeln!(text, "{at:6x}  {line}");
+            let _ = match shown.replace(region) == Some(region) {
+                true => writeln!(text, "{at:6x}  {line}"),
+                false => writeln!(text, "{at:6x}  {line:<44}  ; {}", visible(region)),
+            };
             end = inst.next_ip();
         }
+        let code = &code.bytes;
         let rest = code.get(end as usize..).unwrap_or_default();
         let start = end as usize + rest.iter().take_while(|&&byte| byte == 0xCC).count();
         for (line, constant) in code.get(start..).unwrap_or_default().chunks(32).enumerate() {

@@ -48,7 +48,7 @@ enum EmitTarget {
     /// Listing of the vector code of the cpu backend
     #[cfg(feature = "cpu")]
     Vector,
-    /// Disassembled machine code of the cpu backend
+    /// Disassembled machine code of the cpu backend, with the regions of the kernel beside it
     #[cfg(feature = "cpu")]
     Asm,
     /// Kernel in OpenCL C

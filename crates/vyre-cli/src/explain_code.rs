@@ -10,7 +10,7 @@ use vyre_driver::DispatchConfig;
 pub(crate) fn explain(loaded: &LoadedProgram) -> Result<(String, serde_json::Value), Ending> {
     let config = DispatchConfig::default();
     let report = code_report(&loaded.program, &config)?;
-    let code = machine_code(&loaded.program, &config)?;
+    let code = machine_code(&loaded.program, &config)?.bytes;
     let counts = asm::counts(&code);
     let mut lines = vec![format!("{} lanes, {} bytes of machine code", report.lanes, code.len())];
     lines.extend(avx512_rejected().map(|reason| format!("code for AVX2, since {reason}")));

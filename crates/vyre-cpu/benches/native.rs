@@ -292,7 +292,7 @@ fn write_code(row: &Row) -> Result<(), Failure> {
         let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join(kernel);
         let config = DispatchConfig::default();
         std::fs::write(at.with_extension("vector"), vyre_cpu::vector_listing(&program, &config)?)?;
-        std::fs::write(at.with_extension("bin"), vyre_cpu::machine_code(&program, &config)?)?;
+        std::fs::write(at.with_extension("bin"), vyre_cpu::machine_code(&program, &config)?.bytes)?;
         println!("objdump -D -b binary -m i386:x86-64 -M intel {}", at.with_extension("bin").display());
     }
     Ok(())

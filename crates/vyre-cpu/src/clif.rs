@@ -5,6 +5,7 @@ use crate::effort::Effort;
 use crate::piece::{
     self, Edge, End, FloatOrder, Function, IntOrder, Lane, Narrow, Op, Rounding, StackSlot, Update,
 };
+use crate::source_region::{Assembled, RegionStarts, SourceRegion};
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
@@ -13,7 +14,7 @@ use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
 use cranelift_codegen::ir::types::{F32, F64, I8, I16, I32, I64};
 use cranelift_codegen::ir::{
     AbiParam, AtomicRmwOp, Block, BlockArg, ConstantData, Endianness, InstBuilder, MemFlagsData, SigRef,
-    Signature, StackSlotData, StackSlotKind, Type, Value,
+    Signature, SourceLoc, StackSlotData, StackSlotKind, Type, Value,
 };
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
@@ -34,7 +35,7 @@ impl Compiler {
     }
 
     /// Compiles a function to machine code.
-    pub(crate) fn compile(&self, function: &Function, effort: Effort) -> Result<Vec<u8>, String> {
+    pub(crate) fn compile(&self, function: &Function, effort: Effort) -> Result<Assembled, String> {
         let isa = match effort {
             Effort::Quick => &*self.quick,
             Effort::Full => &*self.full,
@@ -62,7 +63,7 @@ impl Compiler {
         cursor.insert_block(entry);
         cursor.ins().call_indirect(routine, arguments[0], &arguments[1..]);
         cursor.ins().return_(&[]);
-        assemble(isa, function)
+        assemble(isa, function).map(|code| code.bytes)
     }
 }
 
@@ -91,7 +92,7 @@ fn isa(effort: Effort) -> Result<OwnedTargetIsa, String> {
     builder.finish(settings::Flags::new(flags)).map_err(|error| error.to_string())
 }
 
-fn assemble(isa: &dyn TargetIsa, function: cranelift_codegen::ir::Function) -> Result<Vec<u8>, String> {
+fn assemble(isa: &dyn TargetIsa, function: cranelift_codegen::ir::Function) -> Result<Assembled, String> {
     let mut context = Context::for_function(function);
     let compiled =
         context.compile(isa, &mut ControlPlane::default()).map_err(|error| format!("{:?}", error.inner))?;
@@ -102,7 +103,11 @@ fn assemble(isa: &dyn TargetIsa, function: cranelift_codegen::ir::Function) -> R
             relocation.target
         ));
     }
-    Ok(compiled.code_buffer().to_vec())
+    let mut regions = RegionStarts::default();
+    for place in compiled.buffer.get_srclocs_sorted() {
+        regions.note(place.start as usize, SourceRegion::from_bits(place.loc.bits()));
+    }
+    Ok(regions.with(compiled.code_buffer().to_vec()))
 }
 
 /// Signature of the trampoline for routines: the routine, then its arguments. It preserves every
@@ -260,7 +265,10 @@ impl Translator<'_> {
         if is_entry {
             self.function.zeros.iter().for_each(|&zero| self.inst(zero));
         }
-        self.function.body(block).for_each(|value| self.inst(value));
+        for value in self.function.body(block) {
+            self.cursor.set_srcloc(SourceLoc::new(self.function.region(value).bits()));
+            self.inst(value);
+        }
         match self.function.ending(block) {
             End::Jump(edge) => {
                 let (to, arguments) = self.edge(edge);

@@ -14,11 +14,12 @@ use crate::ragged_rows::is_ragged;
 use crate::register_pressure::fits_registers;
 use crate::row_reductions::runs_along;
 use crate::schedule::{interleave, nested};
+use crate::source_region::MachineCode;
 use crate::store_forwarding::forward;
 use crate::vector::{Calc, Frame, Index, Inst, Reg, VectorCode};
 use std::cell::Cell;
 use std::sync::LazyLock;
-use vyre_foundation::ir::Op;
+use vyre_foundation::ir::{Name, Op};
 use vyre_foundation::kernel::{Def, KernelBody, LocalId, Place, Stmt, StmtKind};
 
 /// Default number of lanes of a vector, and so the subgroup size: one piece of 32 bytes with 32-bit
@@ -33,12 +34,19 @@ pub(crate) struct KernelCode {
     pub(crate) layout: Layout,
     pub(crate) by_rows: bool,
     length: usize,
+    /// As in [`MachineCode`].
+    regions: Vec<(usize, Option<Name>)>,
 }
 
 impl KernelCode {
     /// Returns the machine code.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.memory[..self.length]
+    }
+
+    /// Returns a copy of the machine code, for a listing.
+    pub(crate) fn listed(&self) -> MachineCode {
+        MachineCode { bytes: self.bytes().to_vec(), regions: self.regions.clone() }
     }
 
     /// Returns the compiled function.
@@ -76,10 +84,11 @@ pub(crate) fn compile(
         }
         result => result?,
     };
-    let memory = executable(&machine_code).map_err(|error| format!("no memory for code: {error}"))?;
+    let memory = executable(&machine_code.bytes).map_err(|error| format!("no memory for code: {error}"))?;
     perf_map::note(kernel, &memory);
     let by_rows = matches!(vector_code.frame, Frame::Rows { .. });
-    Ok(KernelCode { memory, layout, by_rows, length: machine_code.len() })
+    let regions = vector_code.region_names.named(&machine_code.regions);
+    Ok(KernelCode { memory, layout, by_rows, length: machine_code.bytes.len(), regions })
 }
 
 /// Effort for register allocation. Where far more values are live than there are registers, nearly

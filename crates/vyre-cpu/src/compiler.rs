@@ -8,6 +8,7 @@
 use crate::clif;
 use crate::effort::Effort;
 use crate::piece::{Function, Machine};
+use crate::source_region::Assembled;
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 use crate::x64;
 
@@ -121,7 +122,7 @@ impl Compiler {
         }
     }
 
-    pub(crate) fn compile(&self, function: &Function, effort: Effort) -> Result<Vec<u8>, String> {
+    pub(crate) fn compile(&self, function: &Function, effort: Effort) -> Result<Assembled, String> {
         match self {
             #[cfg(any(feature = "cranelift", not(all(target_arch = "x86_64", not(windows)))))]
             Compiler::Cranelift(compiler) => compiler.compile(function, effort),

@@ -4,6 +4,7 @@
 //! workgroup runs it together, and which exits leave it. The rules are those of the kernel's
 //! uniformity analysis.
 
+use crate::source_region::{RegionNames, SourceRegion};
 use vyre_foundation::kernel::{Def, KernelBody, LocalId, Stmt, StmtKind, ValueId};
 
 /// A statement with the facts that the lowering needs.
@@ -12,6 +13,8 @@ pub(crate) struct Item<'k> {
     /// The statement's blocks: two for `if`, one for loops and regions.
     pub(crate) blocks: Vec<Vec<Item<'k>>>,
     pub(crate) marks: Marks,
+    /// The innermost region that it is in.
+    pub(crate) region: SourceRegion,
 }
 
 /// Properties of a statement.
@@ -31,11 +34,11 @@ pub(crate) struct Marks {
     pub(crate) skips: bool,
 }
 
-/// Annotates the whole body.
-pub(crate) fn annotate(kernel: &KernelBody) -> Vec<Item<'_>> {
-    let mut walk = Walk { kernel };
+/// Annotates the whole body; also returns the names of its regions.
+pub(crate) fn annotate(kernel: &KernelBody) -> (Vec<Item<'_>>, RegionNames) {
+    let mut walk = Walk { kernel, names: RegionNames::default(), region: SourceRegion::default() };
     let (items, _) = walk.block(&kernel.body, false);
-    items.into_iter().flat_map(without_group_regions).collect()
+    (items.into_iter().flat_map(without_group_regions).collect(), walk.names)
 }
 
 impl Item<'_> {
@@ -99,6 +102,9 @@ impl Exits {
 
 struct Walk<'k> {
     kernel: &'k KernelBody,
+    names: RegionNames,
+    /// The innermost region of the statement.
+    region: SourceRegion,
 }
 
 impl<'k> Walk<'k> {
@@ -136,8 +142,10 @@ impl<'k> Walk<'k> {
                 marks.divergent_loop |= varying;
             }
             StmtKind::Loop(body) => exits = self.looped(body, divergent, &mut marks, &mut blocks),
-            StmtKind::Region { body, .. } => {
+            StmtKind::Region { generator, body } => {
+                let outer = std::mem::replace(&mut self.region, self.names.region(generator));
                 let (items, left) = self.block(body, divergent);
+                self.region = outer;
                 exits = left;
                 blocks.push(items);
             }
@@ -154,7 +162,7 @@ impl<'k> Walk<'k> {
         marks.barrier |= blocks.iter().flatten().any(|item| item.marks.barrier);
         marks.uniform_exit = exits.together();
         marks.kills = exits.alone();
-        (Item { stmt, blocks, marks }, exits)
+        (Item { stmt, blocks, marks, region: self.region }, exits)
     }
 
     fn looped(

@@ -15,6 +15,7 @@ use crate::piece::Machine;
 use crate::pool::{share, thread_count};
 use crate::resident_memory::ResidentMemory;
 use crate::routines::Lanes;
+use crate::source_region::MachineCode;
 use crate::stores_past_caches::{Comparison, Timed, Way, only_written};
 use crate::vector::VectorCode;
 use crate::watchdog::{after, watched};
@@ -255,10 +256,10 @@ fn no_code(kernel: &Kernel, reason: &str) -> BackendError {
 
 /// Returns the machine code of a program at its declared workgroup size, for a disassembler; it
 /// starts with its only function.
-pub fn machine_code(program: &Program, config: &DispatchConfig) -> Result<Vec<u8>, BackendError> {
+pub fn machine_code(program: &Program, config: &DispatchConfig) -> Result<MachineCode, BackendError> {
     let kernel = program.validate()?;
     let made = build(&kernel, form_of(&kernel, config))?;
-    Ok(made.code.code.bytes().to_vec())
+    Ok(made.code.code.listed())
 }
 
 /// Estimates the time of a block per invocation, in sixteenths of a nanosecond; loops count as

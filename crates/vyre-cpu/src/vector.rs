@@ -6,6 +6,7 @@
 //! Registers are written once; [`Var`]s are mutable. The form does not depend on the width of
 //! machine vectors: an emitter splits a vector into as many pieces as it needs.
 
+use crate::source_region::{RegionNames, SourceRegion};
 use std::fmt;
 use vyre_foundation::ir::{AtomicOp, Op, SubgroupOp};
 use vyre_foundation::kernel::{BufferId, Place};
@@ -82,6 +83,9 @@ pub(crate) struct VectorCode {
     /// Invocations that the frame runs together: as many as lanes, or one if lanes are iterations.
     pub(crate) invocations: u32,
     pub(crate) regs: Vec<RegType>,
+    /// The region that each register is computed in.
+    pub(crate) regions: Vec<SourceRegion>,
+    pub(crate) region_names: RegionNames,
     pub(crate) vars: Vec<RegType>,
     pub(crate) slots: Vec<ValueType>,
     /// Element type of each tile.
@@ -196,6 +200,7 @@ pub(crate) struct Store {
     pub(crate) mask: Option<Reg>,
     /// Whether the index can be out of range in some lane of the mask.
     pub(crate) checked: bool,
+    pub(crate) region: SourceRegion,
 }
 
 /// Elements that the lanes access.

@@ -20,6 +20,16 @@ fn every_target() {
 }
 
 #[test]
+#[cfg(feature = "cpu")]
+fn machine_code_has_the_regions_beside_it() {
+    let (bench, saxpy) = (Bench::new(), example("saxpy.vyre"));
+    let (out, _) = bench.check(&["emit", &saxpy, "--target", "asm"], 0);
+    let beside: Vec<&str> = out.lines().filter_map(|line| Some(line.split_once("; ")?.1)).collect();
+    assert_eq!(beside.first(), Some(&"(around the kernel)"), "{out}");
+    assert!(beside.contains(&"blas.saxpy"), "{out}");
+}
+
+#[test]
 fn wire_bytes_run() {
     let bench = Bench::new();
     let wire = bench.name("saxpy.bin");

@@ -314,9 +314,9 @@ impl Emitter<'_> {
         }
         self.position[1] = self.builder.reduce(I32, y);
         self.position[2] = self.builder.reduce(I32, z);
-        self.block(head);
+        self.statements(head);
         self.end_lanes = Some(next);
-        if self.block(insts) {
+        if self.statements(insts) {
             self.builder.jump(next, &[]);
         }
         self.builder.begin(next);
@@ -348,8 +348,8 @@ impl Emitter<'_> {
         for number in 0..side {
             let y = self.builder.add_const(y, number as i64);
             self.position[1] = self.builder.reduce(I32, y);
-            self.block(head);
-            self.block(insts);
+            self.statements(head);
+            self.statements(insts);
             if let Some(square) = &mut self.square {
                 square.row += 1;
             }
@@ -388,7 +388,7 @@ impl Emitter<'_> {
         let repeats = self.code.invocations == self.code.lanes && may_repeat(self.kernel, self.past_caches);
         let overlap = repeats.then(|| self.overlap_before(end, to));
         self.overlap = overlap;
-        if self.block(full) {
+        if self.statements(full) {
             self.builder.jump(next, &[]);
         }
         self.overlap = None;
@@ -410,7 +410,7 @@ impl Emitter<'_> {
         self.remaining = Some(self.builder.reduce(I32, left));
         self.position[0] = self.builder.reduce(I32, x);
         self.end_lanes = Some(after);
-        if self.block(tail) {
+        if self.statements(tail) {
             self.builder.jump(after, &[]);
         }
         after
@@ -441,7 +441,7 @@ impl Emitter<'_> {
         self.remaining = Some(self.builder.reduce(I32, left));
         self.position[0] = self.builder.reduce(I32, x);
         self.end_lanes = Some(next);
-        if self.block(tail) {
+        if self.statements(tail) {
             self.builder.jump(next, &[]);
         }
         self.builder.begin(next);
@@ -519,7 +519,7 @@ impl Emitter<'_> {
         let after = self.builder.create_block();
         let outer = self.end_lanes.replace(after);
         let loops = std::mem::take(&mut self.loops);
-        if self.block(insts) {
+        if self.statements(insts) {
             self.builder.jump(after, &[]);
         }
         self.loops = loops;

@@ -34,6 +34,7 @@ use crate::context::{CANCELLED, TRAPPED};
 use crate::piece::{
     Block, Builder, F32, F64, I8, I32, I64, IntOrder, StackSlot, Type, Value as Operand, Variable,
 };
+use crate::source_region::SourceRegion;
 use crate::vector::{Calc, Index, Inst, Reg, RegType, Source, Var, VectorCode};
 use bounds_masks::{Counted, Guard};
 use columns::Window;
@@ -267,6 +268,13 @@ impl Emitter<'_> {
 
     // Instructions.
 
+    /// Emits the kernel's statements into the structure around them, as [`block`](Self::block) does.
+    fn statements(&mut self, insts: &[Inst]) -> bool {
+        let goes_on = self.block(insts);
+        self.builder.set_region(SourceRegion::default());
+        goes_on
+    }
+
     /// Emits a list; returns `false` if control does not reach its end.
     fn block(&mut self, insts: &[Inst]) -> bool {
         insts.iter().all(|inst| self.inst(inst))
@@ -274,10 +282,16 @@ impl Emitter<'_> {
 
     fn inst(&mut self, inst: &Inst) -> bool {
         match inst {
-            Inst::Def(reg, calc) => self.define(*reg, calc),
+            Inst::Def(reg, calc) => {
+                self.builder.set_region(self.code.regions[reg.0 as usize]);
+                self.define(*reg, calc);
+            }
             Inst::Set(var, reg) => self.set_var(*var, *reg),
             Inst::Keep(slot, reg) => self.keep(*slot, *reg),
-            Inst::Store(store) => self.store(store),
+            Inst::Store(store) => {
+                self.builder.set_region(store.region);
+                self.store(store);
+            }
             Inst::Tile(step) => self.tile_step(step),
             Inst::Clear { array, mask } => self.clear_array(*array, *mask),
             Inst::If { condition, then, otherwise } => return self.conditional(*condition, then, otherwise),

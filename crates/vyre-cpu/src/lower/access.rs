@@ -73,7 +73,8 @@ impl<'k> Lowering<'k> {
         let first_lane_runs = self.masks.is_all() || self.masks.is_outermost();
         let (mask, checked) =
             (self.masks.running(), !in_bounds || (by_first_lane && !first_lane_runs && !is_own_number));
-        self.out.push(Inst::Store(Store { place, element, index, value, more: Vec::new(), mask, checked }));
+        let (more, region) = (Vec::new(), self.region);
+        self.out.push(Inst::Store(Store { place, element, index, value, more, mask, checked, region }));
     }
 }
 

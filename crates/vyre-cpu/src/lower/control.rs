@@ -77,6 +77,12 @@ impl<'k> Lowering<'k> {
     }
 
     pub(super) fn item(&mut self, item: &Item<'k>) {
+        let outer = std::mem::replace(&mut self.region, item.region);
+        self.statement(item);
+        self.region = outer;
+    }
+
+    fn statement(&mut self, item: &Item<'k>) {
         match &item.stmt.kind {
             StmtKind::Def(value, def) => {
                 let lane_value = self.calculate(*value, def);

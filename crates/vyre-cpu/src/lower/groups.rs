@@ -135,6 +135,12 @@ impl<'k> Lowering<'k> {
     }
 
     fn group_item(&mut self, item: &Item<'k>) {
+        let outer = std::mem::replace(&mut self.region, item.region);
+        self.group_statement(item);
+        self.region = outer;
+    }
+
+    fn group_statement(&mut self, item: &Item<'k>) {
         match &item.stmt.kind {
             StmtKind::If { condition, .. } => {
                 let condition = self.operand(*condition);

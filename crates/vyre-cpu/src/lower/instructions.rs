@@ -1,6 +1,7 @@
 //! Registers, variables and instructions, as they are emitted.
 
 use super::Lowering;
+use crate::source_region::SourceRegion;
 use crate::vector::{Calc, Inst, Reg, RegType, Tile, Var, VectorSlot};
 use vyre_foundation::ir::Op;
 use vyre_foundation::ops::eval;
@@ -10,6 +11,8 @@ use vyre_foundation::types::{DataType, Value, ValueType};
 #[derive(Default)]
 pub(super) struct Declared {
     pub(super) regs: Vec<RegType>,
+    /// The region that each register is computed in.
+    pub(super) regions: Vec<SourceRegion>,
     pub(super) vars: Vec<RegType>,
     pub(super) slots: Vec<ValueType>,
     pub(super) tiles: Vec<DataType>,
@@ -18,6 +21,7 @@ pub(super) struct Declared {
 impl<'k> Lowering<'k> {
     fn reg(&mut self, reg_type: RegType) -> Reg {
         self.declared.regs.push(reg_type);
+        self.declared.regions.push(self.region);
         Reg(self.declared.regs.len() as u32 - 1)
     }
 

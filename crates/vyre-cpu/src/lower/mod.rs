@@ -31,6 +31,7 @@ mod values;
 use crate::divergence::{LocalFacts, annotate, local_facts, values_read};
 use crate::effort::Effort;
 use crate::rows::{blocks_of_rows, head_of_row};
+use crate::source_region::SourceRegion;
 use crate::vector::{Blocks, Calc, Frame, Index, Inst, Reg, Var, VectorCode, VectorSlot};
 use assumptions::{Supposed, has_borders};
 use borders::Outcome;
@@ -67,7 +68,7 @@ fn lower_with(
     workgroup: [u32; 3],
     effort: Effort,
 ) -> VectorCode {
-    let items = annotate(kernel);
+    let (items, region_names) = annotate(kernel);
     let locals = local_facts(kernel, &items);
     let mut lowering = Lowering::new(kernel, lanes, workgroup, locals);
     lowering.along = (widest > lanes).then_some(widest);
@@ -98,8 +99,20 @@ fn lower_with(
         lowering.find_crossing(&items);
         Frame::Groups(lowering.whole_group(&items))
     };
-    let Declared { regs, vars, slots, tiles } = lowering.declared;
-    VectorCode { lanes: widest, invocations: lanes, regs, vars, slots, tiles, frame, blocks, inner }
+    let Declared { regs, regions, vars, slots, tiles } = lowering.declared;
+    VectorCode {
+        lanes: widest,
+        invocations: lanes,
+        regs,
+        regions,
+        region_names,
+        vars,
+        slots,
+        tiles,
+        frame,
+        blocks,
+        inner,
+    }
 }
 
 /// Longest code, in instructions, that a quick compilation duplicates for full vectors without
@@ -181,6 +194,8 @@ struct Lowering<'k> {
     /// Lanes of loops whose iterations are the lanes, if there are any.
     along: Option<u32>,
     declared: Declared,
+    /// The region of the current statement.
+    region: SourceRegion,
     /// Instructions of the open block.
     out: Vec<Inst>,
     reg_facts: RegFacts,
@@ -216,6 +231,7 @@ impl<'k> Lowering<'k> {
             workgroup,
             along: None,
             declared: Declared::default(),
+            region: SourceRegion::default(),
             out: Vec::new(),
             reg_facts: RegFacts::default(),
             values: Values::new(kernel.values.len()),

@@ -10,10 +10,13 @@ use super::{
     Block, BlockData, Edge, End, FloatOrder, Function, I8, I32, I64, Inst, IntOrder, Lane, Machine, Narrow,
     Op, Rounding, StackSlot, Type, Update, Value, Variable,
 };
+use crate::source_region::SourceRegion;
 use smallvec::{SmallVec, smallvec};
 
 pub(crate) struct Builder {
     pub(super) function: Function,
+    /// The region of the values to come.
+    region: SourceRegion,
     current: Block,
     blocks: Vec<Origin>,
     variables: Vec<VariableData>,
@@ -50,6 +53,7 @@ impl Builder {
         let function = Function {
             machine,
             insts: Vec::with_capacity(1024),
+            regions: Vec::with_capacity(1024),
             operands: Vec::with_capacity(2048),
             blocks: Vec::new(),
             zeros: Vec::new(),
@@ -58,6 +62,7 @@ impl Builder {
         };
         let mut builder = Builder {
             function,
+            region: SourceRegion::default(),
             current: Block(0),
             blocks: Vec::new(),
             variables: Vec::new(),
@@ -130,6 +135,11 @@ impl Builder {
         self.params(Block(0))
     }
 
+    /// Names the region of the kernel that the following values belong to.
+    pub(crate) fn set_region(&mut self, region: SourceRegion) {
+        self.region = region;
+    }
+
     /// Continues in another block, which has not been begun.
     pub(crate) fn begin(&mut self, block: Block) {
         self.current = block;
@@ -142,6 +152,7 @@ impl Builder {
         let first = self.function.operands.len() as u32;
         self.function.operands.extend_from_slice(operands);
         self.function.insts.push(Inst { op, ty, first, count: operands.len() as u16 });
+        self.function.regions.push(self.region);
         Value(self.function.insts.len() as u32 - 1)
     }
 

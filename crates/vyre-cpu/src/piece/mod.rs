@@ -21,6 +21,7 @@ pub(crate) use build::Builder;
 #[cfg(any(test, debug_assertions))]
 pub(crate) use verify::verify;
 
+use crate::source_region::SourceRegion;
 use smallvec::SmallVec;
 
 /// The machine that a function is made for.
@@ -527,6 +528,8 @@ pub(crate) struct BlockData {
 pub(crate) struct Function {
     pub(crate) machine: Machine,
     insts: Vec<Inst>,
+    /// The region of the kernel that each value belongs to.
+    regions: Vec<SourceRegion>,
     operands: Vec<Value>,
     blocks: Vec<BlockData>,
     /// Zeros for variables read before they are written; defined before everything else.
@@ -544,6 +547,10 @@ impl Function {
 
     pub(crate) fn op(&self, value: Value) -> Op {
         self.inst(value).op
+    }
+
+    pub(crate) fn region(&self, value: Value) -> SourceRegion {
+        self.regions[value.index()]
     }
 
     pub(crate) fn ty(&self, value: Value) -> Type {

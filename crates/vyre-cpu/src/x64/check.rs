@@ -32,7 +32,7 @@ fn check() -> Result<(), String> {
     #[cfg(test)]
     let results = tests::as_on_this_processor(results);
     let (code, _) = super::unchecked(&function, Effort::Full)?;
-    let memory = executable(&code).map_err(|error| format!("no memory for code: {error}"))?;
+    let memory = executable(&code.bytes).map_err(|error| format!("no memory for code: {error}"))?;
     let mut found = vec![[0_u32; 8]; results.len()];
     // SAFETY: the memory holds a function with this signature from its first byte on; it reads two
     // pieces from the first address and writes one piece per result to the second.
@@ -304,7 +304,7 @@ mod tests {
         }
         let program = parse(COUNTS)?.in_regions();
         let config = DispatchConfig::default();
-        let code = machine_code(&program, &config)?;
+        let code = machine_code(&program, &config)?.bytes;
         let has_evex = Decoder::with_ip(64, &code, 0, DecoderOptions::NONE)
             .into_iter()
             .any(|instruction| instruction.code().encoding() == EncodingKind::EVEX);

@@ -5,10 +5,11 @@ use super::bytes::{self, Bytes, General, Label, Length, RAX, RDX, RSP, Register,
 use super::instruction::{Alu, Base, Condition, Inst, InstKind, MachineFunction, OperandOrder, Retry};
 use super::op;
 use super::stack_frame::{StackFrame, transfer};
+use crate::source_region::{Assembled, RegionStarts};
 use regalloc2::{Allocation, Block, Edit, InstOrEdit, Output};
 
 /// Returns the machine code, and whether any of it is in EVEX.
-pub(super) fn encode(code: &MachineFunction, output: &Output) -> Result<(Vec<u8>, bool), String> {
+pub(super) fn encode(code: &MachineFunction, output: &Output) -> Result<(Assembled, bool), String> {
     let frame = StackFrame::new(code, output)?;
     let targets = targets(code, output);
     let is_placed = |&block: &u32| block == 0 || targets[block as usize] == block;
@@ -23,6 +24,7 @@ pub(super) fn encode(code: &MachineFunction, output: &Output) -> Result<(Vec<u8>
         next: None,
         bytes: Bytes::with_capacity(8 * code.insts.len()),
     };
+    let mut regions = RegionStarts::default();
     encoder.frame.enter(&mut encoder.bytes);
     for (at, &block) in placed.iter().enumerate() {
         encoder.bytes.label(Label(block));
@@ -33,6 +35,7 @@ pub(super) fn encode(code: &MachineFunction, output: &Output) -> Result<(Vec<u8>
                 InstOrEdit::Edit(Edit::Move { from, to }) => transfer(&mut encoder.bytes, *from, *to),
                 InstOrEdit::Inst(number) => {
                     let inst = &code.insts[number.index()];
+                    regions.note(encoder.bytes.code.len(), code.regions[number.index()]);
                     match inst.kind {
                         InstKind::Jump(to) => encoder.jump_or_branch(code, output, to),
                         _ => encoder.inst(inst, output.inst_allocs(number)),
@@ -42,7 +45,7 @@ pub(super) fn encode(code: &MachineFunction, output: &Output) -> Result<(Vec<u8>
         }
     }
     let has_evex = encoder.bytes.has_evex;
-    Ok((encoder.bytes.finish(&code.constants), has_evex))
+    Ok((regions.with(encoder.bytes.finish(&code.constants)), has_evex))
 }
 
 /// Returns the two instructions of a block that only sets the flags and branches.

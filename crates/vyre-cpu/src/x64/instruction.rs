@@ -2,6 +2,7 @@
 
 use super::bytes::Vex;
 use crate::piece::StackSlot;
+use crate::source_region::SourceRegion;
 use regalloc2::{Operand, VReg};
 use smallvec::SmallVec;
 
@@ -177,6 +178,8 @@ pub(super) struct Inst {
 #[derive(Debug, Default)]
 pub(super) struct MachineFunction {
     pub(super) insts: Vec<Inst>,
+    /// The region of the kernel that each instruction belongs to.
+    pub(super) regions: Vec<SourceRegion>,
     pub(super) operands: Vec<Operand>,
     pub(super) blocks: Vec<BlockData>,
     pub(super) register_count: usize,

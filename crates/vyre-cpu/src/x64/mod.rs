@@ -30,6 +30,7 @@ mod tests;
 
 use crate::effort::Effort;
 use crate::piece::{Function, Machine};
+use crate::source_region::Assembled;
 
 pub(crate) use check::{avx512_works, failure};
 use instruction::PIECE_BYTES;
@@ -76,26 +77,26 @@ pub(crate) fn missing(machine: Machine) -> Option<&'static str> {
 
 /// Compiles a function to machine code. The first code that uses AVX-512 has it checked; fails if
 /// the check does.
-pub(crate) fn compile(function: &Function, effort: Effort) -> Result<Vec<u8>, String> {
-    let (bytes, has_evex) = unchecked(function, effort)?;
+pub(crate) fn compile(function: &Function, effort: Effort) -> Result<Assembled, String> {
+    let (code, has_evex) = unchecked(function, effort)?;
     if has_evex {
         avx512_works()?;
     }
-    Ok(bytes)
+    Ok(code)
 }
 
 /// Compiles a function; returns whether the code uses AVX-512, too.
-fn unchecked(function: &Function, effort: Effort) -> Result<(Vec<u8>, bool), String> {
+fn unchecked(function: &Function, effort: Effort) -> Result<(Assembled, bool), String> {
     // The single-pass allocator cannot keep operands of VEX instructions out of upper registers.
     let vector_registers = match effort {
         Effort::Quick => AVX2.registers,
         Effort::Full => function.machine.registers,
     };
     let code = select::select(function, vector_registers);
-    let (bytes, has_evex) =
+    let (assembled, has_evex) =
         allocate::allocated(&code, effort, |allocation| encode::encode(&code, allocation))??;
-    if bytes.len() > MOST_CODE_BYTES {
+    if assembled.bytes.len() > MOST_CODE_BYTES {
         return Err(format!("the kernel's machine code takes more than {} MiB", MOST_CODE_BYTES >> 20));
     }
-    Ok((bytes, has_evex))
+    Ok((assembled, has_evex))
 }

@@ -86,6 +86,7 @@ use super::instruction::{
 };
 use super::op;
 use crate::piece::{Block, Edge, End, Function, IntOrder, Op, Type, Value};
+use crate::source_region::SourceRegion;
 use hashbrown::HashMap;
 use regalloc2::{Operand, OperandConstraint, RegClass, VReg};
 use smallvec::SmallVec;
@@ -119,6 +120,10 @@ pub(super) fn select(function: &Function, vector_registers: usize) -> MachineFun
     for (number, &source) in sources.iter().enumerate().rev() {
         let end = selector.insts.len();
         let data = &mut code.blocks[number];
+        let (BlockOrigin::Block(from) | BlockOrigin::Edge(from, _)) = source;
+        // Jumps belong to the region that they leave.
+        selector.region =
+            function.body(from).next_back().map(|last| function.region(last)).unwrap_or_default();
         match source {
             BlockOrigin::Block(block) => selector.block(block, &numbers, data),
             BlockOrigin::Edge(block, way) => {
@@ -130,6 +135,7 @@ pub(super) fn select(function: &Function, vector_registers: usize) -> MachineFun
     }
     let total = selector.insts.len() as u32;
     selector.insts.reverse();
+    selector.regions.reverse();
     for number in 0..code.blocks.len() {
         let data = &mut code.blocks[number];
         (data.first, data.end) = (total - data.first, total - data.end);
@@ -138,6 +144,7 @@ pub(super) fn select(function: &Function, vector_registers: usize) -> MachineFun
         }
     }
     code.insts = selector.insts;
+    code.regions = selector.regions;
     code.operands = selector.operands;
     code.register_count = selector.register_count;
     code.constants = selector.constants.bytes;
@@ -225,8 +232,11 @@ struct Selector<'f> {
     operands: Vec<Operand>,
     /// Instructions of the value being selected, in order.
     current: Vec<Inst>,
-    /// All selected instructions, last first.
+    /// The region of that value.
+    region: SourceRegion,
+    /// All selected instructions, last first, and the region of each.
     insts: Vec<Inst>,
+    regions: Vec<SourceRegion>,
 }
 
 impl<'f> Selector<'f> {
@@ -246,7 +256,9 @@ impl<'f> Selector<'f> {
             stores_past: false,
             operands: Vec::with_capacity(4 * count),
             current: Vec::new(),
+            region: SourceRegion::default(),
             insts: Vec::with_capacity(2 * count),
+            regions: Vec::with_capacity(2 * count),
         };
         for &block in order {
             let mut writes = 0;
@@ -286,6 +298,7 @@ impl<'f> Selector<'f> {
         for value in self.function.body(block).rev() {
             if self.function.op(value).has_effect() || self.needed[value.index()] {
                 self.now = self.moments[value.index()];
+                self.region = self.function.region(value);
                 self.value(value);
                 self.take();
             }
@@ -314,6 +327,7 @@ impl<'f> Selector<'f> {
 
     /// Puts the current instructions before everything selected so far.
     fn take(&mut self) {
+        self.regions.resize(self.insts.len() + self.current.len(), self.region);
         self.insts.extend(self.current.drain(..).rev());
     }
 

@@ -376,7 +376,7 @@ fn generated_kernels_are_instructions_from_start_to_end() {
         let case = generator.from_seed(0x7100_0000 + seed);
         for schedule in [Schedule::Off, Schedule::Expensive] {
             let config = DispatchConfig { schedule: Some(schedule), ..DispatchConfig::default() };
-            let code = machine_code(&case.program, &config).unwrap_or_else(|error| panic!("{error}"));
+            let code = machine_code(&case.program, &config).unwrap_or_else(|error| panic!("{error}")).bytes;
             walk(&code).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
         }
     }
@@ -394,7 +394,7 @@ fn with_stack(bytes: u32) -> Function {
 
 #[test]
 fn large_frames_are_touched_page_by_page() -> Result<(), String> {
-    let code = decode(&super::compile(&with_stack(20_000), Effort::Full)?);
+    let code = decode(&super::compile(&with_stack(20_000), Effort::Full)?.bytes);
     let moves = |inst: &Instruction| inst.mnemonic() == Mnemonic::Add && inst.op0_register() == Register::RSP;
     let down: Vec<i64> =
         code.iter().filter(|inst| moves(inst)).map(|inst| inst.immediate(1) as i64).collect();
@@ -418,7 +418,7 @@ fn stores_past_the_caches_are_done_before_the_function_returns() -> Result<(), S
     builder.store_past(zeros, address, 32);
     let done = builder.int(I32, 0);
     builder.give(done);
-    let code = decode(&super::compile(&builder.finish(), Effort::Full)?);
+    let code = decode(&super::compile(&builder.finish(), Effort::Full)?.bytes);
     let of = |mnemonic| code.iter().filter(move |inst| inst.mnemonic() == mnemonic);
     let offsets: Vec<u64> = of(Mnemonic::Vmovntps).map(Instruction::memory_displacement64).collect();
     assert_eq!(offsets, [32, 48]);

@@ -4,12 +4,13 @@ use std::process::Command;
 use vyre_cpu::Cpu;
 use vyre_driver::VyreBackend;
 
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
     "bounds::",
     "differential::",
     "division::",
     "in_place::",
     "oracle::",
+    "regions::",
     "shapes::",
     "small::",
     "threads::",

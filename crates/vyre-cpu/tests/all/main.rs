@@ -10,6 +10,7 @@ mod in_place;
 mod oracle;
 #[cfg(unix)]
 mod outputs;
+mod regions;
 mod repeated;
 #[cfg(unix)]
 mod shapes;
