@@ -243,7 +243,7 @@ impl Emitter<'_> {
             let z = this.builder.div(false, row, height);
             this.position[1] = this.builder.reduce(I32, y);
             this.position[2] = this.builder.reduce(I32, z);
-            this.block(head);
+            this.statements(head);
             if full.is_empty() {
                 this.row_of_tails(x_from, x_to, tail)
             } else {
