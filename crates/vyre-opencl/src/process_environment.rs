@@ -19,8 +19,8 @@ unsafe extern "C" {
 /// Adds these variables, unless they exist: the one that PoCL sets, with PoCL's value, and an
 /// option for its compiler. By default, PoCL (3.1) copies the code of a workgroup of one or two
 /// invocations for each of them, and aborts the process at some loops with a barrier, such as those
-/// of `filetests/semantics/barrier_in_small_groups.vyre`. Larger workgroups become loops, which do not
-/// have this fault; with 0, all do.
+/// of `filetests/semantics/barrier_in_small_groups.vyre`. Larger workgroups become loops, which do
+/// not have this fault; with 0, all do.
 pub(crate) fn prepare_for_pocl() {
     add(c"HWLOC_PLUGINS_PATH=/dev/null");
     add(c"POCL_FULL_REPLICATION_THRESHOLD=0");
