@@ -20,9 +20,7 @@
 //!   therefore becomes a loop of at most one iteration, counted by `once`.
 //! - A compiler that sees that a loop ends after its first iteration turns it into a condition
 //!   before PoCL splits it. The test of a loop with a barrier therefore has an opaque part: `zero`,
-//!   which is zero. It is volatile: a compiler that knew two tests to have the same outcome would
-//!   join the ways from one to the other, and PoCL loses track of which of them an invocation took
-//!   (`filetests/semantics/barrier_ways.vyre`).
+//!   which is zero.
 //! - That part must change between iterations (`more`): a compiler that unswitches a loop-invariant
 //!   test leaves an infinite loop in one branch, and PoCL treats every barrier after it as
 //!   conditional.
@@ -352,7 +350,7 @@ impl Writer<'_> {
         let branches =
             |kind: &StmtKind| matches!(kind, StmtKind::If { .. } | StmtKind::For { .. } | StmtKind::Loop(_));
         if let Some(zero) = self.dialect.zero.filter(|_| self.barriers && any_stmt(body, &branches)) {
-            self.line(&format!("volatile u32 zero = {zero};"));
+            self.line(&format!("const u32 zero = {zero};"));
         }
         self.declare_lanes();
         self.clear_shared(&shared);
