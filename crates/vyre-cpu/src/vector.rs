@@ -187,7 +187,7 @@ pub(crate) enum Inst {
 }
 
 /// A store of a scalar or vector, in the lanes of the mask (all if there is none).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Store {
     pub(crate) place: Place,
     /// Element type of the place.
@@ -201,6 +201,22 @@ pub(crate) struct Store {
     /// Whether the index can be out of range in some lane of the mask.
     pub(crate) checked: bool,
     pub(crate) region: SourceRegion,
+}
+
+/// As derived, but without the region: listings show what code does, not where it comes from.
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Store { place, element, index, value, more, mask, checked, region: _ } = self;
+        f.debug_struct("Store")
+            .field("place", place)
+            .field("element", element)
+            .field("index", index)
+            .field("value", value)
+            .field("more", more)
+            .field("mask", mask)
+            .field("checked", checked)
+            .finish()
+    }
 }
 
 /// Elements that the lanes access.
