@@ -26,7 +26,7 @@ pub(crate) fn listing(code: &MachineCode) -> String {
     let bytes = code.bytes.chunks(16).enumerate();
     bytes
         .map(|(line, bytes)| {
-            let region = region_at(code, 16 * line);
+            let region = vyre_foundation::visible(region_at(code, 16 * line));
             format!("{:6x}  {:<48}; {region}\n", 16 * line, hex(bytes))
         })
         .collect()

@@ -143,7 +143,7 @@ impl<'k> Walk<'k> {
             }
             StmtKind::Loop(body) => exits = self.looped(body, divergent, &mut marks, &mut blocks),
             StmtKind::Region { generator, body } => {
-                let outer = std::mem::replace(&mut self.region, self.names.region(generator));
+                let outer = std::mem::replace(&mut self.region, self.names.add(generator));
                 let (items, left) = self.block(body, divergent);
                 self.region = outer;
                 exits = left;

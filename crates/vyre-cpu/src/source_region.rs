@@ -26,22 +26,21 @@ impl SourceRegion {
 pub(crate) struct RegionNames(Vec<Name>);
 
 impl RegionNames {
-    /// Returns the region with this name. Regions beyond 65,535 count as the last one.
-    pub(crate) fn region(&mut self, name: &Name) -> SourceRegion {
-        let known = self.0.iter().position(|other| other == name);
-        let index = known.unwrap_or_else(|| {
-            if self.0.len() < usize::from(u16::MAX) {
-                self.0.push(name.clone());
-            }
-            self.0.len() - 1
-        });
-        SourceRegion(index as u16 + 1)
+    /// Adds a region. Those beyond 65,535 count as the last one.
+    pub(crate) fn add(&mut self, name: &Name) -> SourceRegion {
+        if self.0.len() < usize::from(u16::MAX) {
+            self.0.push(name.clone());
+        }
+        SourceRegion(self.0.len() as u16)
     }
 
     /// Replaces the regions by their names.
     pub(crate) fn named(&self, regions: &[(u32, SourceRegion)]) -> Vec<(usize, Option<Name>)> {
         let name = |region: SourceRegion| self.0.get(usize::from(region.0).checked_sub(1)?).cloned();
-        regions.iter().map(|&(at, region)| (at as usize, name(region))).collect()
+        let mut named: Vec<_> = regions.iter().map(|&(at, region)| (at as usize, name(region))).collect();
+        // Neighbouring regions can have one name.
+        named.dedup_by(|next, last| next.1 == last.1);
+        named
     }
 }
 
@@ -81,6 +80,7 @@ pub struct MachineCode {
     /// The instructions, and the constants after them.
     pub bytes: Vec<u8>,
     /// Offsets in the bytes, in order, and the region of the kernel that the code from there on
-    /// belongs to. `None` is the structure around the kernel's statements.
+    /// belongs to. `None` is the structure around the kernel's statements, as is the code before
+    /// the first offset.
     pub regions: Vec<(usize, Option<Name>)>,
 }

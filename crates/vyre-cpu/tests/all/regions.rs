@@ -43,6 +43,17 @@ fn regions_that_a_workgroup_runs_together_have_names() {
 }
 
 #[test]
+fn neighbouring_regions_of_one_name_are_one_part() {
+    let many: String = (0..8_000)
+        .map(|number| format!("region \"{}\" {{ sum = sum * 3 + {number} }}\n", number / 4_000))
+        .collect();
+    let text = format!(
+        "kernel k(y: output u32[]) over y {{ let sum = invocation.x\n{many} y[invocation.x] = sum }}"
+    );
+    assert_eq!(regions(&text, &["0", "1"])[..2], ["0", "1"]);
+}
+
+#[test]
 fn a_program_without_regions_has_the_one_it_is_wrapped_in() {
     let text = "kernel k(y: output u32[]) over y { y[invocation.x] = invocation.x * invocation.x }";
     assert_eq!(regions(text, &["vyre.program.root"]), ["vyre.program.root"]);
